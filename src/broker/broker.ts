@@ -1,0 +1,319 @@
+/**
+ * Wires the parts of one broker: an ordered start, one place where its state changes are judged,
+ * and one ordered shutdown.
+ */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Config, FIXED } from '../config.ts';
+import { BrokerError, describeError } from '../errors.ts';
+import type { Log } from '../log.ts';
+import { ownIdentity } from '../process/identity.ts';
+import type { DirectoryIdentity, ProbeClass } from '../registry/directory.ts';
+import { appendHistory } from '../registry/history.ts';
+import { isHoldAlive, listHolds } from '../registry/holds.ts';
+import { type StateLayout, socketNames } from '../registry/paths.ts';
+import type { BrokerRecord, ExitReason } from '../registry/record.ts';
+import { withStartLock } from '../registry/start-lock.ts';
+import type { StatusResult } from '../rpc/control.ts';
+import { ControlConnection, type ControlHost } from './control.ts';
+import { DirectoryWatch } from './directory-watch.ts';
+import { isNeeded, judge, type LifetimePolicy, type Vitals } from './lifetime.ts';
+import { Listener } from './listener.ts';
+import { RecordKeeper } from './record-keeper.ts';
+import { RegistryPresence } from './registry-presence.ts';
+import { describeStatus } from './status.ts';
+import { Pool } from './upstream/pool.ts';
+
+export interface BrokerOptions {
+  /** As its starter wrote it. */
+  record: BrokerRecord;
+  key: string;
+  layout: StateLayout;
+  runtimeDir: string;
+  config: Config;
+  log: Log;
+  /** Called once, when everything is over. */
+  onEnd(reason: ExitReason): void;
+}
+
+/** Thrown by `start()` when a higher generation came meanwhile: this one was never needed. */
+export class SupersededError extends Error {}
+
+export class Broker implements ControlHost {
+  readonly config: Config;
+  readonly pool: Pool;
+  readonly #options: BrokerOptions;
+  readonly #log: Log;
+  readonly #folder: string;
+  readonly #keeper: RecordKeeper;
+  readonly #listener: Listener;
+  readonly #presence: RegistryPresence;
+  readonly #directory: DirectoryWatch;
+  readonly #policy: LifetimePolicy;
+  readonly #connections = new Set<ControlConnection>();
+  #stopWish: Vitals['stop'];
+  #stopDetail: string | undefined;
+  #isSuperseded = false;
+  #holdsTakenAt: number[] = [];
+  #lastHoldGivenBackAt: number | undefined;
+  #quietSinceAt: number | undefined = performance.now();
+  #hasRechecked = false;
+  #timer: NodeJS.Timeout | undefined;
+  #timerDueAt = Number.POSITIVE_INFINITY;
+  #exitsAt: number | undefined;
+  #isLeaving = false;
+
+  constructor(options: BrokerOptions) {
+    const { record, config, log, layout, key, runtimeDir } = options;
+    this.#options = options;
+    this.config = config;
+    this.#log = log;
+    this.#folder = layout.folder(key);
+    this.#keeper = new RecordKeeper(this.#folder, record, log);
+    this.#listener = new Listener(socketNames(runtimeDir, record.generation, record.instance), (socket) => {
+      const connection = new ControlConnection(this, socket, () => {
+        this.#connections.delete(connection);
+        this.onChange();
+      });
+      this.#connections.add(connection);
+    });
+    this.pool = new Pool({
+      instance: record.instance,
+      cwd: record.cwd.path,
+      config,
+      recorder: this.#keeper,
+      log,
+      onChange: () => this.onChange(),
+    });
+    this.#presence = new RegistryPresence({
+      folder: this.#folder,
+      runtimeDir,
+      keeper: this.#keeper,
+      listener: this.#listener,
+      log,
+      locked: (body) => this.#locked(body),
+      isServing: () => this.record.phase === 'serving' && !this.#isLeaving,
+      onLook: async () => {
+        await this.#readHolds();
+        this.onChange();
+      },
+      onSuperseded: () => {
+        this.#isSuperseded = true;
+        this.onChange();
+      },
+      onLost: (detail) => this.stop('socket-lost', detail),
+    });
+    this.#directory = new DirectoryWatch({
+      path: record.cwd.path,
+      identity: record.cwd,
+      log,
+      isBusy: () => [...this.#connections].some((connection) => connection.isAttached),
+      childPids: () => this.pool.childPids(),
+      onGone: (answer) => this.stop('cwd-gone', `the directory is ${answer}`),
+    });
+    this.#policy = { ...FIXED, graceMs: config.graceMs, holdMs: config.holdMs };
+  }
+
+  get record(): Readonly<BrokerRecord> {
+    return this.#keeper.record;
+  }
+
+  /** Claims the record, checks that it has authority, listens, and only then says that it serves. */
+  async start(): Promise<void> {
+    await this.#keeper.update({ broker: ownIdentity() });
+    await this.#requireAuthority();
+    await this.#listener.publish();
+    await this.#requireAuthority();
+    await this.#keeper.setPhase('serving');
+    this.#log.info('phase', { phase: 'serving', generation: this.record.generation });
+    this.#presence.start();
+    await this.#directory.start();
+    await this.#readHolds();
+    this.onChange();
+  }
+
+  /** Asks for the end, whatever is needed. The first wish stands unless a stronger reason comes before the exit. */
+  stop(reason: NonNullable<Vitals['stop']>, detail?: string): void {
+    if (this.#stopWish === undefined) this.#stopDetail = detail;
+    this.#stopWish ??= reason;
+    this.onChange();
+  }
+
+  requestStop(): void {
+    this.stop('requested');
+  }
+
+  /** Undoes a start that failed: nothing of it stays but a tombstone with the reason. */
+  async abortStart(reason: 'fatal' | 'superseded', detail: string): Promise<void> {
+    this.#isLeaving = true;
+    this.#dispose();
+    await this.#listener.stop();
+    await this.#keeper.bury(reason, detail);
+  }
+
+  async admit(view: DirectoryIdentity | undefined): Promise<void> {
+    await this.#presence.noticeSuccessor();
+    const { cwd } = this.record;
+    const isOther = view !== undefined && (view.ino !== cwd.ino || view.dev !== cwd.dev || view.birthtimeNs !== cwd.birthtimeNs);
+    const seen: ProbeClass = isOther ? await this.#directory.probe() : 'same';
+    // Two witnesses, this probe and the client: whoever comes to the new directory gets a new broker.
+    if (seen === 'replaced') throw closing('the working directory was replaced');
+    if (this.#isSuperseded) throw closing('a newer broker serves this directory');
+    if (this.record.phase !== 'serving' || this.#stopWish !== undefined) throw closing('this broker is leaving');
+  }
+
+  async onHoldGivenBack(): Promise<void> {
+    if ((await this.#readHolds()) === 0) this.#lastHoldGivenBackAt = performance.now();
+    this.onChange();
+  }
+
+  /** The one door: every change leads here, and so does the timer. Judges anew and acts on it. */
+  onChange(latenessMs = 0): void {
+    if (this.#isLeaving || this.record.phase !== 'serving') return;
+    const now = performance.now();
+    const isNeededNow = isNeeded(this.#vitals(0), this.#policy, now);
+    if (isNeededNow) {
+      this.#quietSinceAt = undefined;
+      this.#hasRechecked = false;
+      this.#lastHoldGivenBackAt = undefined;
+      this.#directory.expectSoon();
+    } else this.#quietSinceAt ??= now;
+    const judgement = judge(this.#vitals(latenessMs), this.#policy, now);
+    this.#exitsAt = undefined;
+    if (judgement.kind === 'exit') void this.#leave(judgement.reason);
+    else if (judgement.kind === 'stay') this.#arm(judgement.recheckAt);
+    else {
+      this.#hasRechecked ||= judgement.isSecondChance;
+      this.#exitsAt = judgement.at;
+      this.#arm(judgement.at);
+    }
+  }
+
+  async status(): Promise<StatusResult> {
+    const now = performance.now();
+    return describeStatus({
+      record: this.record,
+      connections: [...this.#connections],
+      upstreams: this.pool.status(),
+      judgement: judge(this.#vitals(0), this.#policy, now),
+      quietSinceAt: this.#quietSinceAt,
+      exitsAt: this.#exitsAt,
+      watch: this.#directory.mode,
+      now,
+    });
+  }
+
+  #vitals(latenessMs: number): Vitals {
+    const counted = [...this.#connections].filter((connection) => connection.client && !connection.client.isOwn);
+    return {
+      attachedClients: counted.filter((connection) => connection.isAttached).length,
+      helloAt: counted.flatMap((connection) => (connection.isUndecided && connection.client ? connection.client.helloAt : [])),
+      holdsTakenAt: this.#holdsTakenAt,
+      lastHoldGivenBackAt: this.#lastHoldGivenBackAt,
+      quietSinceAt: this.#quietSinceAt,
+      stop: this.#stopWish,
+      isSuperseded: this.#isSuperseded,
+      latenessMs,
+      hasRechecked: this.#hasRechecked,
+    };
+  }
+
+  #arm(at: number | undefined): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    if (at === undefined) return;
+    this.#timerDueAt = at;
+    this.#timer = setTimeout(
+      () => {
+        const latenessMs = performance.now() - this.#timerDueAt;
+        // Clients that connected while the process did not run are let in before anything is judged.
+        setImmediate(() => setImmediate(() => this.onChange(latenessMs)));
+      },
+      Math.max(0, at - performance.now()),
+    );
+  }
+
+  async #leave(reason: ExitReason): Promise<void> {
+    this.#isLeaving = true;
+    const final = await this.#locked(() => this.#hideAndDrain(reason));
+    if (final === undefined) {
+      this.#isLeaving = false;
+      this.onChange();
+      return;
+    }
+    await this.#shutDown(final);
+  }
+
+  /** Under the start lock, so that nobody starts a successor while this one may still stay. */
+  async #hideAndDrain(reason: ExitReason): Promise<ExitReason | undefined> {
+    await this.#listener.hide();
+    const again = judge(this.#vitals(0), this.#policy, performance.now());
+    if (again.kind !== 'exit') {
+      this.#log.info('exit.taken-back', { reason });
+      await this.#listener.unhide();
+      return undefined;
+    }
+    await this.#keeper.tryUpdate({ phase: 'draining', drainingAt: Date.now() });
+    this.#log.info('phase', { phase: 'draining', reason: again.reason, detail: this.#stopDetail });
+    return again.reason;
+  }
+
+  /** The whole end, under one total deadline. Every step runs; what fails is logged. */
+  async #shutDown(reason: ExitReason): Promise<void> {
+    this.#dispose();
+    for (const connection of this.#connections) connection.goaway(reason);
+    this.pool.goaway(reason);
+    await this.#step('upstreams', () => Promise.race([this.pool.stopAll('shutdown'), sleep(this.config.shutdownMs)]));
+    const { record } = this;
+    const end = { by: 'broker', reason, at: Date.now(), ...(this.#stopDetail && { detail: this.#stopDetail }) } as const;
+    await this.#step('history', () =>
+      appendHistory(this.#options.layout.historyFile, {
+        cwd: record.cwd.path,
+        instance: record.instance,
+        generation: record.generation,
+        startedAt: record.startedAt,
+        end,
+      }),
+    );
+    await this.#step('tombstone', () => this.#keeper.bury(reason, this.#stopDetail));
+    await this.#step('socket', () => this.#listener.stop());
+    this.#log.info('phase', { phase: 'stopped', reason });
+    this.#listener.destroyAll();
+    this.#options.onEnd(reason);
+  }
+
+  async #step(name: string, run: () => Promise<unknown>): Promise<void> {
+    try {
+      await run();
+    } catch (error) {
+      this.#log.error('exit.step-failed', { step: name, message: describeError(error) });
+    }
+  }
+
+  #locked<T>(body: () => Promise<T>): Promise<T> {
+    return withStartLock(this.#options.runtimeDir, this.#options.key, FIXED.lockWaitMs, body);
+  }
+
+  async #requireAuthority(): Promise<void> {
+    const successor = await this.#presence.findSuccessor();
+    if (successor !== undefined) throw new SupersededError(`generation ${successor} came meanwhile`);
+  }
+
+  #dispose(): void {
+    clearTimeout(this.#timer);
+    this.#directory.close();
+    this.#presence.close();
+  }
+
+  /** @returns how many host sessions hold this cwd. */
+  async #readHolds(): Promise<number> {
+    const holds = (await listHolds(this.#options.layout.holdsDir)).filter(
+      (hold) => hold.key === this.#options.key && isHoldAlive(hold),
+    );
+    this.#holdsTakenAt = this.config.holdMs === 0 ? [] : holds.map((hold) => performance.now() - (Date.now() - hold.takenAt));
+    return holds.length;
+  }
+}
+
+function closing(why: string): BrokerError {
+  return new BrokerError('CLOSING', why, { hint: 'Connect anew: another broker is started where one is needed.' });
+}

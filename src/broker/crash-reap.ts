@@ -1,0 +1,37 @@
+/** Starts one detached `reap` after a broker serves, so that even without any hook a crash is cleaned up by the next use of any broker. */
+import { existsSync, statSync, writeFileSync } from 'node:fs';
+import { FIXED } from '../config.ts';
+import { describeError, hasErrno } from '../errors.ts';
+import { binScript } from '../installation.ts';
+import type { Log } from '../log.ts';
+import { daemonEnvironment, startDetached } from '../process/detach.ts';
+import type { StateLayout } from '../registry/paths.ts';
+import { listGenerations, readGeneration } from '../registry/records.ts';
+
+/** Starts it when it is due, or when the broker before this one left no tombstone. Never fails. */
+export async function startReapIfDue(layout: StateLayout, folder: string, generation: number, log: Log): Promise<void> {
+  try {
+    if (!isDue(layout.reapStamp) && !(await hasPredecessorCrashed(folder, generation))) return;
+    writeFileSync(layout.reapStamp, '', { mode: 0o600 });
+    const script = binScript('broker.js');
+    if (!existsSync(script)) throw new Error(`${script} is gone`);
+    startDetached({ script, args: ['reap', '--quiet'], env: daemonEnvironment(process.env) });
+  } catch (error) {
+    log.warn('reap.not-started', { message: describeError(error) });
+  }
+}
+
+function isDue(stamp: string): boolean {
+  try {
+    return Date.now() - statSync(stamp).mtimeMs > FIXED.reapEveryMs;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return true;
+    throw error;
+  }
+}
+
+async function hasPredecessorCrashed(folder: string, generation: number): Promise<boolean> {
+  const before = (await listGenerations(folder)).find((one) => one < generation);
+  const found = before === undefined ? undefined : await readGeneration(folder, before);
+  return found?.reading.kind === 'record' && found.reading.record.phase !== 'stopped';
+}

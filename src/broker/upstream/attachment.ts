@@ -1,0 +1,150 @@
+/**
+ * One client bound to its own upstream by a pure pipe: bytes go through untouched, both ways, each
+ * side slowing the other. What is not part of the pipe, stderr and how the upstream ended, goes to
+ * the client over a second connection.
+ */
+import type { Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { FIXED } from '../../config.ts';
+import type { Connection } from '../../rpc/connection.ts';
+import { NOTIFICATIONS } from '../../rpc/control.ts';
+import type { ChildExit, Upstream, UpstreamStopReason } from './upstream.ts';
+
+export class Attachment {
+  readonly id: string;
+  readonly upstream: Upstream;
+  readonly #onChange: () => void;
+  #socket: Socket | undefined;
+  #side: Connection | undefined;
+  #announceSide: () => void = () => undefined;
+  readonly #sideCame: Promise<void>;
+  #stderr: Buffer[] = [];
+  #stderrBytes = 0;
+  #isClientThere = true;
+  #exit: ChildExit | undefined;
+  #farewell: Promise<void> | undefined;
+
+  /** @param onChange is called when the client is gone, and again when nothing is left. */
+  constructor(id: string, upstream: Upstream, onChange: () => void) {
+    this.id = id;
+    this.upstream = upstream;
+    this.#onChange = onChange;
+    this.#sideCame = new Promise((resolve) => {
+      this.#announceSide = resolve;
+    });
+  }
+
+  /** False from the moment the client closed or half-closed its connection. */
+  get isClientThere(): boolean {
+    return this.#isClientThere;
+  }
+
+  /** Connects the pipes. `rest` is what the client sent behind its attach. */
+  bind(socket: Socket, rest: Buffer): void {
+    this.#socket = socket;
+    const { stdin, stdout, stderr } = this.upstream.process;
+    socket.once('end', this.#onClientGone);
+    socket.once('close', this.#onClientGone);
+    if (socket.destroyed || socket.readableEnded) this.#onClientGone();
+    stderr?.on('data', (chunk: Buffer) => this.#onStderr(chunk));
+    stdout?.pipe(socket, { end: false });
+    // A client that is gone for good must not block what its upstream still writes.
+    socket.once('close', () => stdout?.resume());
+    if (stdin === null) return;
+    if (rest.length > 0) stdin.write(rest);
+    socket.pipe(stdin);
+    // An upstream that closed its stdin hears nothing more; its client must not hang on that.
+    stdin.once('close', () => socket.resume());
+  }
+
+  /** Binds the second connection and sends what stderr has said so far. */
+  bindSide(side: Connection): void {
+    this.#side = side;
+    for (const chunk of this.#stderr) this.#sendStderr(side, chunk);
+    this.#stderr = [];
+    this.#stderrBytes = 0;
+    this.#announceSide();
+  }
+
+  /** Tells the client that the broker leaves. */
+  goaway(reason: string): void {
+    this.#side?.notify(NOTIFICATIONS.goaway, { reason, retry: true });
+  }
+
+  /** The upstream ended by itself: its client hears so before what may be left of its tree is stopped. */
+  async onUpstreamExit(exit: ChildExit): Promise<void> {
+    this.#exit = exit;
+    await this.#sayFarewell();
+    await this.close('lost');
+  }
+
+  /** Stops the upstream and closes both connections. Idempotent. */
+  async close(reason: UpstreamStopReason): Promise<void> {
+    this.#isClientThere = false;
+    this.#onChange();
+    await this.upstream.resource.stop(reason);
+    await this.#sayFarewell();
+    this.#onChange();
+  }
+
+  /** Delivers the last of the output, says how the upstream ended, and ends both connections; once. */
+  #sayFarewell(): Promise<void> {
+    this.#farewell ??= this.#endInOrder();
+    return this.#farewell;
+  }
+
+  async #endInOrder(): Promise<void> {
+    if (this.upstream.pid !== undefined) {
+      const { stdout, stderr } = this.upstream.process;
+      // A grandchild may hold the pipes open for ever; the exit decides, not the pipes.
+      await within(FIXED.outputTailMs, Promise.all([ended(stdout), ended(stderr)]));
+    }
+    if (this.#isClientThere) await within(FIXED.sideWaitMs, this.#sideCame);
+    if (this.#exit) this.#side?.notify(NOTIFICATIONS.exit, this.#exit);
+    this.#side?.close();
+    if (this.#socket === undefined || this.#socket.destroyed) return;
+    this.#socket.resume();
+    this.#socket.end(() => this.#socket?.destroy());
+  }
+
+  readonly #onClientGone = (): void => {
+    if (!this.#isClientThere) return;
+    void this.close('closed');
+  };
+
+  #onStderr(chunk: Buffer): void {
+    if (this.#side?.isOpen) {
+      this.#sendStderr(this.#side, chunk);
+      return;
+    }
+    this.#stderr.push(chunk);
+    this.#stderrBytes += chunk.length;
+    while (this.#stderrBytes > FIXED.stderrRingBytes && this.#stderr.length > 1) {
+      this.#stderrBytes -= this.#stderr.shift()?.length ?? 0;
+    }
+  }
+
+  #sendStderr(side: Connection, chunk: Buffer): void {
+    side.notify(NOTIFICATIONS.stderr, { data: chunk.toString('base64') });
+    if (!side.socket.writableNeedDrain) return;
+    const { stderr } = this.upstream.process;
+    stderr?.pause();
+    const resume = (): void => void stderr?.resume();
+    side.socket.once('drain', resume);
+    side.socket.once('close', resume);
+  }
+}
+
+async function within(ms: number, what: Promise<unknown>): Promise<void> {
+  const abort = new AbortController();
+  await Promise.race([what, sleep(ms, undefined, { signal: abort.signal }).catch(() => undefined)]);
+  abort.abort();
+}
+
+function ended(stream: NodeJS.ReadableStream | null): Promise<void> {
+  return new Promise((resolve) => {
+    if (stream === null || !stream.readable) return resolve();
+    stream.once('end', resolve);
+    stream.once('close', resolve);
+  });
+}

@@ -1,0 +1,124 @@
+/**
+ * The shim: stands in for a server command and passes its bytes through the broker of the directory.
+ *
+ * Signals are left to the system: they end the shim at once, and the broker sees its socket close.
+ * The end of stdin is passed on; what the server still has to say is relayed for as long as the
+ * server takes to end, as in a pipeline without the shim, but not for longer than the broker waits
+ * for that.
+ */
+import { constants } from 'node:os';
+import { resolve } from 'node:path';
+import { connectBroker, type OpenUpstream, type UpstreamEnd } from '../client/client.ts';
+import { FIXED } from '../config.ts';
+import { BrokerError } from '../errors.ts';
+import type { ConnectRequest } from './connect-arguments.ts';
+import { startDirectory } from './context.ts';
+
+/** Brokers that leave just as we come are tried again this often. */
+const TRIES = 5;
+
+/** @returns the exit code: the command's own, where it is known. */
+export async function connect(request: ConnectRequest): Promise<number> {
+  const cwd = resolve(startDirectory(), request.cwd ?? '.');
+  for (let tries = 1; ; tries += 1) {
+    let upstream: OpenUpstream;
+    try {
+      upstream = await open(request, cwd);
+    } catch (error) {
+      if (!(error instanceof BrokerError) || error.code === 'USAGE') throw error;
+      if ((error.code === 'CLOSING' || error.code === 'CONNECTION_CLOSED') && tries < TRIES) continue;
+      if (!request.fallback) throw error;
+      const { runDirectly } = await import('./fallback.ts');
+      note(`no broker (${error.message}); running the command directly`);
+      return runDirectly({ command: request.command, args: request.args, cwd });
+    }
+    const { end, hasForwarded, isInputOver } = await relay(upstream);
+    if (end.kind === 'exit') return exitCode(end);
+    if (isInputOver) return 0;
+    if (!hasForwarded && tries < TRIES) continue;
+    note(end.kind === 'goaway' ? `the broker leaves: ${end.goaway.reason}` : 'the connection to the broker is lost');
+    return 1;
+  }
+}
+
+async function open(request: ConnectRequest, cwd: string): Promise<OpenUpstream> {
+  const client = await connectBroker({ cwd, clientName: request.name ?? 'connect', onNotice: note });
+  try {
+    const { command, args, name } = request;
+    return await client.upstreams.open({ command, args, ...(name !== undefined && { name }) });
+  } finally {
+    client.close();
+  }
+}
+
+interface Relayed {
+  end: UpstreamEnd;
+  /** A byte went through, either way: from here on a new broker would be another conversation. */
+  hasForwarded: boolean;
+  /** We left because our own side was over. */
+  isInputOver: boolean;
+}
+
+/** Passes bytes both ways, each side slowing the other, until one of them is over. */
+async function relay(upstream: OpenUpstream): Promise<Relayed> {
+  const { stdin, stdout, stderr } = process;
+  const { stream } = upstream;
+  let hasForwarded = false;
+  let isInputOver = false;
+  let lastByteAt = performance.now();
+  const parent = process.ppid;
+  const undo: Array<() => void> = [];
+  const on = (emitter: NodeJS.EventEmitter, event: string, listener: (...args: never[]) => void): void => {
+    emitter.on(event, listener as (...args: unknown[]) => void);
+    undo.push(() => emitter.off(event, listener as (...args: unknown[]) => void));
+  };
+  const forward = (from: NodeJS.ReadableStream, to: NodeJS.WritableStream): void => {
+    on(from, 'data', (chunk: Buffer) => {
+      hasForwarded = true;
+      lastByteAt = performance.now();
+      if (!to.write(chunk)) from.pause();
+    });
+    on(to, 'drain', () => from.resume());
+  };
+  const leave = (): void => {
+    isInputOver = true;
+    upstream.close();
+  };
+  let lastWords: NodeJS.Timeout | undefined;
+  const onInputEnd = (): void => {
+    isInputOver = true;
+    stream.end();
+    lastWords ??= setTimeout(leave, FIXED.stopStdinMs);
+  };
+  forward(stdin, stream);
+  forward(stream, stdout);
+  on(stdin, 'end', onInputEnd);
+  on(stdin, 'error', onInputEnd);
+  on(stdout, 'error', leave);
+  on(stderr, 'error', () => undefined);
+  on(stream, 'error', () => undefined);
+  upstream.stderr.on('data', (chunk: Buffer) => stderr.write(chunk));
+  // Somebody else may hold our stdin open after the one who started us is gone.
+  const watch = setInterval(() => {
+    if (process.ppid !== parent && performance.now() - lastByteAt > FIXED.shimOrphanMs) leave();
+  }, FIXED.shimOrphanMs / 10);
+  undo.push(
+    () => clearInterval(watch),
+    () => clearTimeout(lastWords),
+  );
+  const end = await upstream.ended;
+  for (const one of undo) one();
+  upstream.close();
+  stdin.pause();
+  return { end, hasForwarded, isInputOver };
+}
+
+function exitCode({ exit }: Extract<UpstreamEnd, { kind: 'exit' }>): number {
+  if (exit.code !== undefined) return exit.code;
+  // As a shell says it of a command that was ended by a signal.
+  return 128 + (constants.signals[exit.signal as NodeJS.Signals] ?? 0);
+}
+
+function note(line: string): void {
+  process.stderr.write(`broker: ${line}\n`);
+}

@@ -1,0 +1,73 @@
+/** Holds: the claims of host sessions on a cwd. Take, give back, list; and is the session still there. */
+import { mkdir, readdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { BrokerError, hasErrno } from '../errors.ts';
+import { type ProcessIdentity, verifyIdentity } from '../process/identity.ts';
+import { isSafeId, readIfThere, writeAtomically } from './paths.ts';
+
+export interface Hold {
+  sessionId: string;
+  /** The registry folder of the cwd it holds. */
+  key: string;
+  cwd: string;
+  /** The host session's process. */
+  identity: ProcessIdentity;
+  /** Epoch ms. */
+  takenAt: number;
+}
+
+/** Takes a hold, or takes it again. @throws BrokerError INVALID_PARAMS for an id that may not name a file. */
+export async function takeHold(holdsDir: string, hold: Hold): Promise<void> {
+  const file = holdFile(holdsDir, hold.sessionId);
+  await mkdir(holdsDir, { recursive: true, mode: 0o700 });
+  await writeAtomically(file, JSON.stringify(hold));
+}
+
+/** Gives a hold back. @returns the hold, or undefined when there was none. */
+export async function giveBackHold(holdsDir: string, sessionId: string): Promise<Hold | undefined> {
+  const file = holdFile(holdsDir, sessionId);
+  const hold = parseHold(await readIfThere(file));
+  await rm(file, { force: true });
+  return hold;
+}
+
+/** All holds that can be read. */
+export async function listHolds(holdsDir: string): Promise<Hold[]> {
+  let names: string[];
+  try {
+    names = await readdir(holdsDir);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return [];
+    throw error;
+  }
+  const holds: Hold[] = [];
+  for (const name of names.filter((one) => one.endsWith('.json'))) {
+    const hold = parseHold(await readIfThere(join(holdsDir, name)));
+    if (hold && name === `${hold.sessionId}.json`) holds.push(hold);
+  }
+  return holds;
+}
+
+/** False only when the host session's process is proven gone. */
+export function isHoldAlive(hold: Hold): boolean {
+  const verdict = verifyIdentity(hold.identity);
+  return verdict === 'ours' || verdict === 'unknown';
+}
+
+function holdFile(holdsDir: string, sessionId: string): string {
+  if (!isSafeId(sessionId)) throw new BrokerError('INVALID_PARAMS', `not a session id: ${JSON.stringify(sessionId)}`);
+  return join(holdsDir, `${sessionId}.json`);
+}
+
+function parseHold(text: string | undefined): Hold | undefined {
+  if (text === undefined) return undefined;
+  try {
+    const value = JSON.parse(text) as Partial<Hold> | null;
+    return value && isSafeId(value.sessionId) && typeof value.key === 'string' && typeof value.identity?.pid === 'number'
+      ? (value as Hold)
+      : undefined;
+  } catch (error) {
+    if (error instanceof SyntaxError) return undefined;
+    throw error;
+  }
+}

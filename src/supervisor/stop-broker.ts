@@ -1,0 +1,80 @@
+/** Ends the brokers of one root because somebody asked for it: politely, then by a verified identity. */
+import { setTimeout as sleep } from 'node:timers/promises';
+import { askShutdown } from '../client/control-calls.ts';
+import { dial } from '../client/dial.ts';
+import { type Config, FIXED } from '../config.ts';
+import { BrokerError } from '../errors.ts';
+import { type ProcessIdentity, verifyIdentity } from '../process/identity.ts';
+import { signalIdentity } from '../process/stop.ts';
+import type { BrokerRecord } from '../registry/record.ts';
+import { reap } from './reap.ts';
+import { type Swept, sweep } from './sweep.ts';
+
+export interface StopBrokerOptions {
+  config: Config;
+  env: Readonly<Record<string, string | undefined>>;
+  /** The registry folders to stop; all when absent. */
+  keys?: readonly string[];
+  /** Also end brokers that do not answer: SIGTERM, then SIGKILL. */
+  isForced: boolean;
+}
+
+export interface StopResult {
+  cwd: string;
+  pid: number;
+  generation: number;
+  outcome: 'stopped' | 'not-answering' | 'still-there';
+}
+
+/** Stops every living broker that is meant. What is dead already needs no stop and is not in the result. */
+export async function stopBrokers(options: StopBrokerOptions): Promise<StopResult[]> {
+  const swept = await sweep({ config: options.config, ...(options.keys && { keys: options.keys }) });
+  const living = swept.filter(({ facts }) => facts.broker === 'ours');
+  const results = await Promise.all(living.map((one) => stopOne(one, options)));
+  if (options.isForced && results.length > 0) {
+    // A broker ended by force could not end its children; they are orphans now.
+    await reap({ config: options.config, env: options.env, keys: [...new Set(living.map(({ key }) => key))] });
+  }
+  return results;
+}
+
+async function stopOne(swept: Swept, options: StopBrokerOptions): Promise<StopResult> {
+  const record = swept.record as BrokerRecord;
+  const broker = record.broker as ProcessIdentity;
+  const result = { cwd: record.cwd.path, pid: broker.pid, generation: record.generation };
+  const patienceMs = options.config.shutdownMs + FIXED.lockWaitMs;
+  const isAsked = swept.verdict === 'draining' || (await ask(record, options.config));
+  if (isAsked && (await isGoneWithin(broker, patienceMs))) return { ...result, outcome: 'stopped' };
+  if (!isAsked && !options.isForced) {
+    return { ...result, outcome: verifyIdentity(broker) === 'ours' ? 'not-answering' : 'stopped' };
+  }
+  signalIdentity(broker, 'SIGTERM');
+  if (await isGoneWithin(broker, isAsked ? patienceMs : FIXED.stopTermMs)) return { ...result, outcome: 'stopped' };
+  if (!options.isForced) return { ...result, outcome: 'still-there' };
+  signalIdentity(broker, 'SIGKILL');
+  return { ...result, outcome: (await isGoneWithin(broker, FIXED.stopKillMs)) ? 'stopped' : 'still-there' };
+}
+
+async function ask(record: BrokerRecord, config: Config): Promise<boolean> {
+  const dialed = await dial({ record, config, clientName: 'stop' });
+  if (dialed.kind === 'closing') return true;
+  if (dialed.kind !== 'ok') return false;
+  try {
+    await askShutdown(dialed.connection);
+    return true;
+  } catch (error) {
+    if (error instanceof BrokerError) return false;
+    throw error;
+  } finally {
+    dialed.connection.close();
+  }
+}
+
+async function isGoneWithin(identity: ProcessIdentity, ms: number): Promise<boolean> {
+  const deadlineAt = performance.now() + ms;
+  while (verifyIdentity(identity) === 'ours') {
+    if (performance.now() >= deadlineAt) return false;
+    await sleep(25);
+  }
+  return true;
+}
