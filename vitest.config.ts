@@ -1,6 +1,6 @@
 import { defineConfig } from 'vitest/config';
 
-const common = { pool: 'forks', globalSetup: ['test/support/no-leaks.ts'] } as const;
+const common = { pool: 'forks', globalSetup: 'test/support/no-leaks.ts' } as const;
 
 export default defineConfig({
   test: {

@@ -138,8 +138,8 @@ export class Broker implements ControlHost {
     this.onChange();
   }
 
-  requestStop(): void {
-    this.stop('requested');
+  requestStop(reason: 'requested' | 'cwd-gone'): void {
+    this.stop(reason);
   }
 
   /** Undoes a start that failed: nothing of it stays but a tombstone with the reason. */

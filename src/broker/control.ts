@@ -13,6 +13,8 @@ import {
   METHODS,
   NOTIFICATIONS,
   PROTOCOL,
+  type ShutdownParams,
+  type ShutdownResult,
   type StatusResult,
 } from '../rpc/control.ts';
 import { METHOD_NOT_FOUND, RpcError } from '../rpc/messages.ts';
@@ -27,7 +29,7 @@ export interface ControlHost {
   /** Throws CLOSING when nobody may be let in, after a look at the registry and, when the views differ, at the directory. */
   admit(view: DirectoryView | undefined): Promise<void>;
   status(): Promise<StatusResult>;
-  requestStop(): void;
+  requestStop(reason: 'requested' | 'cwd-gone'): void;
   onHoldGivenBack(): Promise<void>;
   /** Called after anything that may matter for the broker's end. */
   onChange(): void;
@@ -106,8 +108,8 @@ export class ControlConnection {
       case METHODS.status:
         return { result: await this.#host.status() };
       case METHODS.shutdown:
-        this.#host.requestStop();
-        return { result: { phase: 'draining' } };
+        this.#host.requestStop((params as ShutdownParams | undefined)?.reason === 'cwd-gone' ? 'cwd-gone' : 'requested');
+        return { result: { phase: 'draining' } satisfies ShutdownResult };
       case METHODS.unhold:
         await this.#host.onHoldGivenBack();
         return { result: {} };

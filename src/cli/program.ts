@@ -42,8 +42,8 @@ async function runCommand(argv: string[]): Promise<number> {
     return code;
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
-    // Help and version are what was asked for; a bare `broker` asks for nothing, which is a usage error.
-    return error.code === 'commander.helpDisplayed' || error.code === 'commander.version' ? 0 : 2;
+    // Help and version, when asked for, exit with 0; the library's own code for every usage error is 1.
+    return error.exitCode === 0 ? 0 : 2;
   }
 }
 

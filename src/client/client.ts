@@ -5,6 +5,7 @@
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { PassThrough, type Readable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, loadConfig, resolveStateDir } from '../config.ts';
 import { BrokerError } from '../errors.ts';
 import { readConfigFile } from '../registry/paths.ts';
@@ -24,6 +25,9 @@ import {
 import { askShutdown, askStatus, CONTROL_MS } from './control-calls.ts';
 import { dial } from './dial.ts';
 import { type EnsuredBroker, ensureBroker } from './ensure.ts';
+
+/** Between two tries for a second connection, ms. */
+const RETRY_MS = 10;
 
 export interface ConnectOptions {
   /** The directory; any spelling of it. */
@@ -162,7 +166,7 @@ export class BrokerClient {
     if (rest.length > 0) stream.unshift(rest);
     const stderr = new PassThrough();
     let end: UpstreamEnd = { kind: 'lost' };
-    const side = await this.#greeted((method, params) => {
+    const side = await this.#greetedWhile(stream, (method, params) => {
       if (method === NOTIFICATIONS.stderr) stderr.write(Buffer.from((params as StderrData).data, 'base64'));
       // The broker stops the upstream when it leaves: that end says less than the goaway before it.
       else if (method === NOTIFICATIONS.exit && end.kind !== 'goaway') end = { kind: 'exit', exit: params as ExitNotice };
@@ -182,6 +186,22 @@ export class BrokerClient {
       side.destroy();
     };
     return { id, stream, stderr, ended, close };
+  }
+
+  /**
+   * As `#greeted`, for as long as `stream` lives: a broker that was about to leave when we attached
+   * hides its socket for a moment before it stays after all.
+   */
+  async #greetedWhile(stream: Socket, onNotification: (method: string, params: unknown) => void): Promise<Connection> {
+    const until = performance.now() + this.#config.helloMs;
+    for (;;) {
+      try {
+        return await this.#greeted(onNotification);
+      } catch (error) {
+        if (stream.destroyed || performance.now() > until) throw error;
+        await sleep(RETRY_MS);
+      }
+    }
   }
 
   /** A connection that has said hello: the one from connecting, if nobody has used it, else another. */

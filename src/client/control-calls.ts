@@ -1,6 +1,6 @@
 /** The questions a broker answers itself, on a connection that has said hello. */
 import type { Connection } from '../rpc/connection.ts';
-import { METHODS, type StatusResult } from '../rpc/control.ts';
+import { METHODS, type ShutdownParams, type StatusResult } from '../rpc/control.ts';
 
 export type { ClientStatus, StatusResult, UpstreamStatus } from '../rpc/control.ts';
 
@@ -13,8 +13,8 @@ export async function askStatus(connection: Connection, timeoutMs = CONTROL_MS):
 }
 
 /** Resolves when the broker has agreed to leave, not when it is gone. @throws BrokerError REQUEST_TIMEOUT, CONNECTION_CLOSED. */
-export async function askShutdown(connection: Connection, timeoutMs = CONTROL_MS): Promise<void> {
-  await connection.request(METHODS.shutdown, {}, timeoutMs);
+export async function askShutdown(connection: Connection, params: ShutdownParams = {}): Promise<void> {
+  await connection.request(METHODS.shutdown, params, CONTROL_MS);
 }
 
 /** Tells the broker that a host session gave its hold back. @throws BrokerError REQUEST_TIMEOUT, CONNECTION_CLOSED. */

@@ -120,6 +120,11 @@ export interface StatusResult {
   watch: string;
 }
 
+export interface ShutdownParams {
+  /** Why, where it is not simply somebody's wish: whoever asks has confirmed it. */
+  reason?: 'cwd-gone';
+}
+
 export interface ShutdownResult {
   phase: string;
 }

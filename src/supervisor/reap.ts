@@ -137,7 +137,7 @@ async function ask(record: BrokerRecord, config: Config): Promise<boolean> {
   const dialed = await dial({ record, config, clientName: 'reap' });
   if (dialed.kind !== 'ok') return false;
   try {
-    await askShutdown(dialed.connection);
+    await askShutdown(dialed.connection, { reason: 'cwd-gone' });
     return true;
   } catch (error) {
     if (error instanceof BrokerError) return false;

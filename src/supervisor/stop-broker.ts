@@ -7,8 +7,11 @@ import { BrokerError } from '../errors.ts';
 import { type ProcessIdentity, verifyIdentity } from '../process/identity.ts';
 import { signalIdentity } from '../process/stop.ts';
 import type { BrokerRecord } from '../registry/record.ts';
+import { readGeneration } from '../registry/records.ts';
 import { reap } from './reap.ts';
 import { type Swept, sweep } from './sweep.ts';
+
+const POLL_MS = 25;
 
 export interface StopBrokerOptions {
   config: Config;
@@ -43,7 +46,7 @@ async function stopOne(swept: Swept, options: StopBrokerOptions): Promise<StopRe
   const broker = record.broker as ProcessIdentity;
   const result = { cwd: record.cwd.path, pid: broker.pid, generation: record.generation };
   const patienceMs = options.config.shutdownMs + FIXED.lockWaitMs;
-  const isAsked = swept.verdict === 'draining' || (await ask(record, options.config));
+  const isAsked = swept.verdict === 'draining' || (await isLeaving(swept, record, broker, options.config));
   if (isAsked && (await isGoneWithin(broker, patienceMs))) return { ...result, outcome: 'stopped' };
   if (!isAsked && !options.isForced) {
     return { ...result, outcome: verifyIdentity(broker) === 'ours' ? 'not-answering' : 'stopped' };
@@ -55,15 +58,29 @@ async function stopOne(swept: Swept, options: StopBrokerOptions): Promise<StopRe
   return { ...result, outcome: (await isGoneWithin(broker, FIXED.stopKillMs)) ? 'stopped' : 'still-there' };
 }
 
-async function ask(record: BrokerRecord, config: Config): Promise<boolean> {
+/** True once the broker is known to be leaving. One that hides or resets is on its way out, or back in a moment: look again. */
+async function isLeaving(swept: Swept, record: BrokerRecord, broker: ProcessIdentity, config: Config): Promise<boolean> {
+  const deadlineAt = performance.now() + config.helloMs;
+  for (;;) {
+    const answer = await ask(record, config);
+    if (answer !== 'unheard') return answer === 'agreed';
+    const found = await readGeneration(swept.folder, swept.generation);
+    if (verifyIdentity(broker) !== 'ours') return true;
+    if (found?.reading.kind === 'record' && found.reading.record.phase === 'draining') return true;
+    if (performance.now() > deadlineAt) return false;
+    await sleep(POLL_MS);
+  }
+}
+
+async function ask(record: BrokerRecord, config: Config): Promise<'agreed' | 'unheard' | 'silent'> {
   const dialed = await dial({ record, config, clientName: 'stop' });
-  if (dialed.kind === 'closing') return true;
-  if (dialed.kind !== 'ok') return false;
+  if (dialed.kind === 'closing') return 'agreed';
+  if (dialed.kind !== 'ok') return dialed.kind === 'silent' ? 'silent' : 'unheard';
   try {
     await askShutdown(dialed.connection);
-    return true;
+    return 'agreed';
   } catch (error) {
-    if (error instanceof BrokerError) return false;
+    if (error instanceof BrokerError) return 'unheard';
     throw error;
   } finally {
     dialed.connection.close();
@@ -74,7 +91,7 @@ async function isGoneWithin(identity: ProcessIdentity, ms: number): Promise<bool
   const deadlineAt = performance.now() + ms;
   while (verifyIdentity(identity) === 'ours') {
     if (performance.now() >= deadlineAt) return false;
-    await sleep(25);
+    await sleep(POLL_MS);
   }
   return true;
 }

@@ -14,5 +14,7 @@ export async function eventually<T>(what: string, look: () => T | Promise<T>, de
     }
     await sleep(20);
   }
-  throw new Error(`not within ${deadlineMs} ms: ${what}; last seen: ${last instanceof Error ? last.message : JSON.stringify(last)}`);
+  throw new Error(
+    `not within ${deadlineMs} ms: ${what}; last seen: ${last instanceof Error ? last.message : JSON.stringify(last)}`,
+  );
 }

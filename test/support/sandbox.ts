@@ -3,7 +3,7 @@
  * stops what the test started and fails the test if anything is left.
  */
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdir, mkdtemp, readdir, realpath } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, realpath, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { execa } from 'execa';
@@ -58,6 +58,9 @@ export class Sandbox {
   get config(): Config {
     return loadConfig(this.env);
   }
+
+  /** Path of the CLI's script. */
+  readonly brokerScript = BROKER;
 
   /** Path of a fixture program. */
   fixture(name: string): string {
@@ -167,7 +170,11 @@ export class Shim {
 
   /** Resolves once stdout holds this. */
   async says(text: string, deadlineMs = 20_000): Promise<void> {
-    await eventually(`stdout says ${JSON.stringify(text)} (stderr: ${this.stderr})`, () => this.stdout.includes(text), deadlineMs);
+    await eventually(
+      `stdout says ${JSON.stringify(text)} (stderr: ${this.stderr})`,
+      () => this.stdout.includes(text),
+      deadlineMs,
+    );
   }
 
   /** Sends a line and waits for the same line to come back from an echoing upstream. */
@@ -188,6 +195,9 @@ export async function createSandbox(env: Record<string, string> = {}): Promise<S
   const sandbox = new Sandbox(await realpath(await mkdtemp(join(root, 's-'))), env);
   await mkdir(sandbox.work);
   await mkdir(join(sandbox.dir, 'home'));
+  // As on a machine in use: the hourly reap is not due, so that none runs beside the test.
+  await mkdir(sandbox.stateDir, { mode: 0o700 });
+  await writeFile(stateLayout(sandbox.stateDir).reapStamp, '');
   onTestFinished(() => sandbox.end(), 60_000);
   return sandbox;
 }
