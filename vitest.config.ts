@@ -10,7 +10,7 @@ export default defineConfig({
           ...common,
           name: 'unit',
           include: ['test/**/*.test.ts'],
-          exclude: ['test/e2e/**', 'test/stress/**'],
+          exclude: ['test/e2e/**', 'test/real/**'],
         },
       },
       {
@@ -18,7 +18,7 @@ export default defineConfig({
         test: { ...common, name: 'e2e', include: ['test/e2e/**/*.test.ts'], fileParallelism: false, testTimeout: 120_000 },
       },
       {
-        test: { ...common, name: 'stress', include: ['test/stress/**/*.test.ts'], fileParallelism: false, testTimeout: 600_000 },
+        test: { ...common, name: 'real', include: ['test/real/**/*.test.ts'], fileParallelism: false, testTimeout: 120_000 },
       },
     ],
   },

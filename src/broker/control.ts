@@ -16,6 +16,7 @@ import {
   type ShutdownParams,
   type ShutdownResult,
   type StatusResult,
+  type StderrParams,
 } from '../rpc/control.ts';
 import { METHOD_NOT_FOUND, RpcError } from '../rpc/messages.ts';
 import type { Attachment } from './upstream/attachment.ts';
@@ -172,7 +173,7 @@ export class ControlConnection {
   }
 
   #bindStderr(params: unknown): Record<string, never> {
-    const { attachment } = (params ?? {}) as { attachment?: unknown };
+    const { attachment } = (params ?? {}) as Partial<StderrParams>;
     const found = typeof attachment === 'string' ? this.#host.pool.find(attachment) : undefined;
     if (found === undefined) throw new BrokerError('NOT_FOUND', `no attachment ${JSON.stringify(attachment)}`);
     this.#isSide = true;

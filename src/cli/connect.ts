@@ -79,6 +79,8 @@ async function relay(upstream: OpenUpstream): Promise<Relayed> {
       if (!to.write(chunk)) from.pause();
     });
     on(to, 'drain', () => from.resume());
+    // Our stdin stands still between two brokers.
+    from.resume();
   };
   const leave = (): void => {
     isInputOver = true;

@@ -2,7 +2,7 @@
 import type { Connection } from '../rpc/connection.ts';
 import { METHODS, type ShutdownParams, type StatusResult } from '../rpc/control.ts';
 
-export type { ClientStatus, StatusResult, UpstreamStatus } from '../rpc/control.ts';
+export type { ClientStatus, StatusResult } from '../rpc/control.ts';
 
 /** Questions the broker answers itself are answered within this, ms. */
 export const CONTROL_MS = 5_000;

@@ -29,7 +29,6 @@ export type RpcMessage = RpcRequest | RpcNotification | RpcResponse;
 export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 export const METHOD_NOT_FOUND = -32601;
-export const INVALID_PARAMS = -32602;
 /** Every other error of ours. Outside the reserved band, where an upstream's own meanings live. */
 export const BROKER_ERROR = -31000;
 
