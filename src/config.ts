@@ -111,7 +111,7 @@ export const FIXED = {
 
 /** Where the state dir is: it must not depend on variables that differ between a shell, an editor and a hook. */
 export function resolveStateDir(env: Environment, platform: NodeJS.Platform = process.platform): string {
-  if (env.CWD_BROKER_STATE_DIR) return absolute('CWD_BROKER_STATE_DIR', env.CWD_BROKER_STATE_DIR);
+  if (env.CWD_BROKER_STATE_DIR) return requireAbsolute('CWD_BROKER_STATE_DIR', env.CWD_BROKER_STATE_DIR);
   if (env.XDG_STATE_HOME?.startsWith('/')) return join(env.XDG_STATE_HOME, 'cwd-broker');
   const home = env.HOME?.startsWith('/') ? env.HOME : homedir();
   return platform === 'darwin'
@@ -153,7 +153,7 @@ function asSettings(file: unknown): Record<string, unknown> {
 }
 
 function checked(one: Knob, where: string, value: unknown): number {
-  const digits = typeof value === 'string' ? value.trim() : String(value);
+  const digits = typeof value === 'string' ? value.trim() : typeof value === 'number' ? String(value) : '';
   const number = /^\d+$/.test(digits) ? Number(digits) : Number.NaN;
   if (!Number.isSafeInteger(number) || number < one.min || number > one.max) {
     throw new BrokerError('USAGE', `${where} is ${JSON.stringify(value)}, which is not in ${one.min}…${one.max} (${one.unit})`, {
@@ -163,7 +163,8 @@ function checked(one: Knob, where: string, value: unknown): number {
   return number;
 }
 
-function absolute(variable: string, value: string): string {
+/** @throws BrokerError USAGE for a path that depends on where a process was started. */
+export function requireAbsolute(variable: string, value: string): string {
   if (value.startsWith('/')) return value;
   throw new BrokerError('USAGE', `${variable} is ${JSON.stringify(value)}, which is not an absolute path`, {
     hint: 'Give an absolute path: shells, editors and hooks start in different folders.',

@@ -11,7 +11,7 @@ import type { DirectoryIdentity, ProbeClass } from '../registry/directory.ts';
 import { appendHistory } from '../registry/history.ts';
 import { isHoldAlive, listHolds } from '../registry/holds.ts';
 import { type StateLayout, socketNames } from '../registry/paths.ts';
-import type { BrokerRecord, ExitReason } from '../registry/record.ts';
+import { type BrokerRecord, EXIT_REASONS, type ExitReason } from '../registry/record.ts';
 import { withStartLock } from '../registry/start-lock.ts';
 import type { StatusResult } from '../rpc/control.ts';
 import { ControlConnection, type ControlHost } from './control.ts';
@@ -85,7 +85,8 @@ export class Broker implements ControlHost {
       onChange: () => this.onChange(),
     });
     this.#presence = new RegistryPresence({
-      folder: this.#folder,
+      layout,
+      key,
       runtimeDir,
       keeper: this.#keeper,
       listener: this.#listener,
@@ -131,10 +132,13 @@ export class Broker implements ControlHost {
     this.onChange();
   }
 
-  /** Asks for the end, whatever is needed. The first wish stands unless a stronger reason comes before the exit. */
+  /** Asks for the end, whatever is needed. Of several wishes the one with the highest priority stands. */
   stop(reason: NonNullable<Vitals['stop']>, detail?: string): void {
-    if (this.#stopWish === undefined) this.#stopDetail = detail;
-    this.#stopWish ??= reason;
+    const rank = (one: ExitReason): number => EXIT_REASONS.indexOf(one);
+    if (this.#stopWish === undefined || rank(reason) < rank(this.#stopWish)) {
+      this.#stopWish = reason;
+      this.#stopDetail = detail;
+    }
     this.onChange();
   }
 

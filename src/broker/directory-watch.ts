@@ -65,7 +65,7 @@ export class DirectoryWatch {
   }
 
   async start(): Promise<void> {
-    this.#isOverlay = await isOnOverlay(this.#options.path);
+    this.#isOverlay = await isOnOverlay(this.#options.path, FIXED.probeDeadlineMs);
     if (this.#isOver) return;
     this.#openWatcher();
     this.#arm(FIXED.probeBusyMs);
@@ -135,7 +135,7 @@ export class DirectoryWatch {
     const outcome = await probeDirectory(path, FIXED.probeDeadlineMs, this.#stat);
     const answer = classifyProbe(identity, outcome, this.#hasWitness());
     const isSure = answer === 'gone' || answer === 'replaced';
-    const isParentReadable = isSure && (await isAncestorReadable(path, this.#stat));
+    const isParentReadable = isSure && (await isAncestorReadable(path, FIXED.probeDeadlineMs, this.#stat));
     const rule = { times: FIXED.confirmTimes, spanMs: FIXED.confirmSpanMs };
     const confirmed = confirm(this.#confirmation, answer, performance.now(), rule, isParentReadable);
     if (answer !== this.#lastClass || (isSure && confirmed.isGone)) {

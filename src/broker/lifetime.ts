@@ -73,7 +73,8 @@ function findNeeds(vitals: Vitals, policy: LifetimePolicy, now: number): { reaso
   const fresh = vitals.helloAt.map((at) => at + policy.helloCountsMs).filter((at) => at > now);
   if (fresh.length > 0) reasons.push(`${count(fresh.length, 'client')} said hello just now`);
   ends.push(...fresh);
-  const held = vitals.holdsTakenAt.map((at) => at + policy.holdMs).filter((at) => at > now);
+  // A hold from the future (the wall clock was set back) counts from now.
+  const held = vitals.holdsTakenAt.map((at) => Math.min(at, now) + policy.holdMs).filter((at) => at > now);
   if (held.length > 0) reasons.push(`held by ${count(held.length, 'host session')}`);
   ends.push(...held);
   return { reasons, ...(ends.length > 0 && { recheckAt: Math.min(...ends) }) };

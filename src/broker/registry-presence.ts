@@ -3,16 +3,19 @@
  * Mends what is ours, notices a successor, and removes nothing.
  */
 import { watch } from 'node:fs';
+import { access } from 'node:fs/promises';
+import { dirname } from 'node:path';
 import { FIXED } from '../config.ts';
 import { describeError, errnoOf } from '../errors.ts';
 import type { Log } from '../log.ts';
-import { openRuntimeDir } from '../registry/paths.ts';
+import { makeStateDirs, openRuntimeDir, type StateLayout } from '../registry/paths.ts';
 import { listGenerations, readGeneration, touchRecord } from '../registry/records.ts';
 import type { Listener } from './listener.ts';
 import type { RecordKeeper } from './record-keeper.ts';
 
 export interface PresenceOptions {
-  folder: string;
+  layout: StateLayout;
+  key: string;
   runtimeDir: string;
   keeper: RecordKeeper;
   listener: Listener;
@@ -30,12 +33,14 @@ export interface PresenceOptions {
 
 export class RegistryPresence {
   readonly #options: PresenceOptions;
+  readonly #folder: string;
   readonly #undo: Array<() => void> = [];
   #looking: Promise<void> | undefined;
   #isSuperseded = false;
 
   constructor(options: PresenceOptions) {
     this.#options = options;
+    this.#folder = options.layout.folder(options.key);
   }
 
   /** Looks at every event in the folder, and regularly: events are a hint. */
@@ -51,7 +56,7 @@ export class RegistryPresence {
 
   /** The generation above ours, if there is one. */
   async findSuccessor(): Promise<number | undefined> {
-    const [highest] = await listGenerations(this.#options.folder);
+    const [highest] = await listGenerations(this.#folder);
     return highest !== undefined && highest > this.#options.keeper.record.generation ? highest : undefined;
   }
 
@@ -89,14 +94,17 @@ export class RegistryPresence {
   }
 
   async #isFindable(): Promise<boolean> {
-    const { folder, keeper, listener } = this.#options;
-    const found = await readGeneration(folder, keeper.record.generation);
+    const { keeper, listener } = this.#options;
+    const found = await readGeneration(this.#folder, keeper.record.generation);
     const isOurs = found?.reading.kind === 'record' && found.reading.record.instance === keeper.record.instance;
     return isOurs && (await listener.isPublished());
   }
 
   async #publishAgain(): Promise<void> {
-    const { runtimeDir, locked, isServing, keeper, listener } = this.#options;
+    const { layout, key, runtimeDir, locked, isServing, keeper, listener } = this.#options;
+    // Where the folder above is gone as well, somebody removed the whole place, and we do not build it again.
+    for (const dir of [layout.stateDir, runtimeDir]) await access(dirname(dir));
+    await makeStateDirs(layout, key);
     await openRuntimeDir({ CWD_BROKER_RUNTIME_DIR: runtimeDir });
     await locked(async () => {
       if (!isServing() || (await this.findSuccessor()) !== undefined) return;
@@ -106,9 +114,9 @@ export class RegistryPresence {
   }
 
   async #touch(): Promise<void> {
-    const { folder, keeper, listener, log } = this.#options;
+    const { keeper, listener, log } = this.#options;
     try {
-      await touchRecord(folder, keeper.record.generation);
+      await touchRecord(this.#folder, keeper.record.generation);
       await listener.touch();
     } catch (error) {
       log.warn('touch.failed', { message: describeError(error) });
@@ -129,7 +137,7 @@ export class RegistryPresence {
       }, FIXED.debounceMs);
     };
     try {
-      const watcher = watch(this.#options.folder, { persistent: false }, soon);
+      const watcher = watch(this.#folder, { persistent: false }, soon);
       watcher.on('error', () => watcher.close());
       this.#undo.push(() => {
         clearTimeout(pending);

@@ -77,6 +77,8 @@ export class Resource<Reason extends string> {
    */
   stop(reason: Reason): Promise<unknown[]> {
     if (this.#stopping) return this.#stopping;
+    // A start that failed is taking itself down already; whoever waits for the end waits for that.
+    if (this.#state === 'failed' && this.#starting) return this.#starting.then(nothing, nothing);
     if (this.#state === 'absent' || this.#state === 'stopped' || this.#state === 'failed') return Promise.resolve([]);
     this.#state = 'stopping';
     this.#stopReason = reason;
@@ -120,7 +122,7 @@ export class Resource<Reason extends string> {
     } catch (error) {
       if (this.#state === 'starting') {
         this.#state = 'failed';
-        await this.#runTail(this.#body.stop('failed', incarnation));
+        await this.#runTail('failed', incarnation);
       }
       throw error;
     }
@@ -133,24 +135,30 @@ export class Resource<Reason extends string> {
     this.#startAbort?.abort();
     const failures: unknown[] = [];
     await this.#starting?.catch((error: unknown) => failures.push(error));
-    failures.push(...(await this.#runTail(this.#body.stop(reason, this.#incarnation))));
+    failures.push(...(await this.#runTail(reason, this.#incarnation)));
     this.#state = 'stopped';
     return failures.filter((error) => !(error instanceof BrokerError && error.code === 'NOT_READY'));
   }
 
-  async #runTail(steps: ReadonlyArray<() => Promise<void> | void>): Promise<unknown[]> {
+  async #runTail(reason: Reason | 'failed', incarnation: number): Promise<unknown[]> {
     const failures: unknown[] = [];
-    for (const step of steps) {
+    const attempt = async <T>(run: () => T | Promise<T>): Promise<T | undefined> => {
       try {
-        await step();
+        return await run();
       } catch (error) {
         failures.push(error);
+        return undefined;
       }
-    }
+    };
+    for (const step of (await attempt(() => this.#body.stop(reason, incarnation))) ?? []) await attempt(step);
     return failures;
   }
 
   #notReady(): BrokerError {
     return new BrokerError('NOT_READY', `${this.id} is ${this.#state}`);
   }
+}
+
+function nothing(): unknown[] {
+  return [];
 }

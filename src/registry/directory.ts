@@ -5,7 +5,7 @@
 import { type BigIntStats, readlinkSync } from 'node:fs';
 import { stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
-import { errnoOf, hasErrno } from '../errors.ts';
+import { errnoOf } from '../errors.ts';
 
 /** Values as decimal strings: they exceed 2^53. */
 export interface DirectoryIdentity {
@@ -41,14 +41,18 @@ export async function probeDirectory(
   deadlineMs: number,
   read: StatDirectory = statDirectory,
 ): Promise<ProbeOutcome> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<ProbeOutcome>((resolve) => {
-    timer = setTimeout(() => resolve({ kind: 'error', errno: 'EDEADLINE' }), deadlineMs);
-  });
   const answer = read(path).then(
     (stats): ProbeOutcome => ({ kind: 'stat', identity: toIdentity(stats), isDirectory: stats.isDirectory() }),
     (error: unknown): ProbeOutcome => ({ kind: 'error', errno: errnoOf(error) ?? 'EUNKNOWN' }),
   );
+  return withDeadline(answer, deadlineMs, { kind: 'error', errno: 'EDEADLINE' });
+}
+
+async function withDeadline<T>(answer: Promise<T>, deadlineMs: number, otherwise: T): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<T>((resolve) => {
+    timer = setTimeout(() => resolve(otherwise), deadlineMs);
+  });
   try {
     return await Promise.race([answer, late]);
   } finally {
@@ -95,26 +99,29 @@ export function confirm(
   return isGone ? { isGone } : { isGone, confirmation };
 }
 
-/** True when the nearest living ancestor answers a stat: the tree as such can be read. */
-export async function isAncestorReadable(path: string, read: StatDirectory = statDirectory): Promise<boolean> {
+/** True when the nearest living ancestor answers a stat in time: the tree as such can be read. */
+export async function isAncestorReadable(
+  path: string,
+  deadlineMs: number,
+  read: StatDirectory = statDirectory,
+): Promise<boolean> {
   for (let at = dirname(path); ; at = dirname(at)) {
-    try {
-      await read(at);
-      return true;
-    } catch (error) {
-      if (!hasErrno(error, 'ENOENT', 'ENOTDIR') || at === dirname(at)) return false;
-    }
+    const outcome = await probeDirectory(at, deadlineMs, read);
+    if (outcome.kind === 'stat') return true;
+    if ((outcome.errno !== 'ENOENT' && outcome.errno !== 'ENOTDIR') || at === dirname(at)) return false;
   }
 }
 
-/** True on overlayfs, where a copy-up changes the birth time of a directory that stays. */
-export async function isOnOverlay(path: string): Promise<boolean> {
-  try {
-    return (await statfs(path)).type === OVERLAYFS;
-  } catch (error) {
-    // Without an answer the careful assumption holds: a changed birth time proves nothing there.
-    return errnoOf(error) !== undefined;
-  }
+/**
+ * True on overlayfs, where a copy-up changes the birth time of a directory that stays. Without an
+ * answer in time the careful assumption holds: there a changed birth time proves nothing.
+ */
+export async function isOnOverlay(path: string, deadlineMs: number): Promise<boolean> {
+  const type = statfs(path).then(
+    (stats) => stats.type,
+    () => OVERLAYFS,
+  );
+  return (await withDeadline(type, deadlineMs, OVERLAYFS)) === OVERLAYFS;
 }
 
 /** Linux: true when a process's working directory was removed. A second witness beside the probe. */

@@ -8,13 +8,14 @@ import { errnoOf } from '../errors.ts';
  */
 export function openLogFile(file: string, maxBytes: number): { write(line: string): void; close(): void } {
   let descriptor = tryOpen(file);
+  let isClosed = false;
   let size = descriptor === undefined ? 0 : fstatSync(descriptor).size;
-  const close = (): void => {
+  const release = (): void => {
     if (descriptor !== undefined) closeSync(descriptor);
     descriptor = undefined;
   };
   const rotate = (): void => {
-    close();
+    release();
     try {
       renameSync(file, `${file}.1`);
     } catch (error) {
@@ -25,6 +26,7 @@ export function openLogFile(file: string, maxBytes: number): { write(line: strin
   };
   return {
     write(line) {
+      if (isClosed) return;
       const bytes = Buffer.byteLength(line);
       if (size + bytes > maxBytes) rotate();
       if (descriptor === undefined) return;
@@ -35,7 +37,10 @@ export function openLogFile(file: string, maxBytes: number): { write(line: strin
         if (errnoOf(error) === undefined) throw error;
       }
     },
-    close,
+    close() {
+      isClosed = true;
+      release();
+    },
   };
 }
 

@@ -4,7 +4,7 @@ import { readFileSync } from 'node:fs';
 import { lstat, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
-import { FIXED } from '../config.ts';
+import { FIXED, requireAbsolute } from '../config.ts';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
 import { readHere } from '../process/identity.ts';
 
@@ -142,7 +142,7 @@ const SOCKET_NAME_BYTES = '9999999-0123456789ab.sock'.length;
 export function runtimeDirCandidates(env: Environment, uid: number): string[] {
   const absolute = (path: string | undefined): string[] => (path?.startsWith('/') ? [path.replace(/\/+$/, '') || '/'] : []);
   return [
-    ...absolute(env.CWD_BROKER_RUNTIME_DIR),
+    ...(env.CWD_BROKER_RUNTIME_DIR ? absolute(requireAbsolute('CWD_BROKER_RUNTIME_DIR', env.CWD_BROKER_RUNTIME_DIR)) : []),
     ...absolute(env.XDG_RUNTIME_DIR).map((dir) => join(dir, 'cwd-broker')),
     ...absolute(env.TMPDIR).map((dir) => join(dir, `cwd-broker-${uid}`)),
     `/tmp/cwd-broker-${uid}`,
@@ -163,9 +163,10 @@ export async function openRuntimeDir(env: Environment, uid = process.getuid?.() 
   const candidates = runtimeDirCandidates(env, uid);
   for (const dir of candidates) {
     if (!fitsSocketPath(dir)) continue;
-    // A session that ended leaves XDG_RUNTIME_DIR pointing to nothing; making it is not our business.
-    if (dir === join(env.XDG_RUNTIME_DIR ?? '', 'cwd-broker') && !(await exists(dirname(dir)))) continue;
-    await makePrivate(dir, dir === candidates[0] && Boolean(env.CWD_BROKER_RUNTIME_DIR));
+    const isConfigured = dir === candidates[0] && Boolean(env.CWD_BROKER_RUNTIME_DIR);
+    // A login that ended leaves XDG_RUNTIME_DIR pointing to nothing; making it is not our business.
+    if (!isConfigured && !(await exists(dirname(dir)))) continue;
+    await makePrivate(dir, isConfigured);
     const refusal = judgeRuntimeDir(await lstat(dir), uid);
     if (refusal === undefined) return dir;
     throw new BrokerError('UNAVAILABLE', `the runtime dir ${dir} is refused: ${refusal}`, {

@@ -118,10 +118,18 @@ export async function removeSocket(path: string): Promise<void> {
 /** When anything in a folder was last written or touched, epoch ms. */
 export async function lastTouched(folder: string): Promise<number> {
   const names = await readdir(folder);
-  const times = await Promise.all(
-    [folder, ...names.map((name) => join(folder, name))].map(async (path) => (await lstat(path)).mtimeMs),
-  );
+  const times = await Promise.all([folder, ...names.map((name) => join(folder, name))].map(modifiedAt));
   return Math.max(...times);
+}
+
+/** 0 for a file that went meanwhile. */
+async function modifiedAt(path: string): Promise<number> {
+  try {
+    return (await lstat(path)).mtimeMs;
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT')) return 0;
+    throw error;
+  }
 }
 
 /** Removes an abandoned folder with its log, if its highest record still is the given one. */

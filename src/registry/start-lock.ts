@@ -66,11 +66,21 @@ async function writeOwner(file: string): Promise<void> {
 async function isOwnerDead(file: string): Promise<boolean> {
   const text = await readIfThere(file);
   if (text === undefined) return false;
+  const owner = parseOwner(text);
+  const verdict = owner && verifyIdentity(owner);
+  return verdict === 'dead' || verdict === 'reused';
+}
+
+/** Undefined for anything but a whole identity: what cannot be read proves nobody dead. */
+function parseOwner(text: string): ProcessIdentity | undefined {
   try {
-    const verdict = verifyIdentity(JSON.parse(text) as ProcessIdentity);
-    return verdict === 'dead' || verdict === 'reused';
+    const value = JSON.parse(text) as Partial<ProcessIdentity> | null;
+    const isWhole =
+      Number.isSafeInteger(value?.pid) &&
+      [value?.startTime, value?.bootId, value?.pidNamespace].every((one) => typeof one === 'string');
+    return isWhole ? (value as ProcessIdentity) : undefined;
   } catch (error) {
-    if (error instanceof SyntaxError) return false;
+    if (error instanceof SyntaxError) return undefined;
     throw error;
   }
 }

@@ -125,6 +125,8 @@ export class Connection {
   }
 
   readonly #onData = (chunk: Buffer): void => {
+    // Whoever goes on sending after the end is not listened to, and not stored.
+    if (this.#isOver) return;
     this.#reader.push(chunk);
     void this.#pump();
   };

@@ -57,7 +57,9 @@ export function parseMessage(frame: Buffer): RpcMessage | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
   const { id, method } = value as Record<string, unknown>;
   if (typeof method === 'string') return id === undefined || isId(id) ? (value as RpcRequest | RpcNotification) : undefined;
-  return (isId(id) || id === null) && ('result' in value || 'error' in value) ? (value as RpcResponse) : undefined;
+  const { error } = value as Record<string, unknown>;
+  const isAnswer = error === undefined ? 'result' in value : isErrorObject(error);
+  return (isId(id) || id === null) && isAnswer ? (value as RpcResponse) : undefined;
 }
 
 export function isRequest(message: RpcMessage): message is RpcRequest {
@@ -66,6 +68,12 @@ export function isRequest(message: RpcMessage): message is RpcRequest {
 
 export function isResponse(message: RpcMessage): message is RpcResponse {
   return !('method' in message);
+}
+
+function isErrorObject(value: unknown): value is RpcErrorObject {
+  if (typeof value !== 'object' || value === null) return false;
+  const { code, message } = value as Partial<RpcErrorObject>;
+  return Number.isSafeInteger(code) && typeof message === 'string';
 }
 
 function isId(value: unknown): value is RpcId {

@@ -13,7 +13,7 @@ import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError } from '../errors.ts';
 import { ownIdentity, verifyIdentity } from '../process/identity.ts';
 import { signalIdentity, signalTree } from '../process/stop.ts';
-import { readCommandLine } from '../process/tree.ts';
+import { type KnownProcess, readCommandLine } from '../process/tree.ts';
 import { classifyProbe, probeDirectory } from '../registry/directory.ts';
 import { appendHistory } from '../registry/history.ts';
 import { openRuntimeDir, stateLayout } from '../registry/paths.ts';
@@ -40,17 +40,11 @@ export async function reap(options: ReapOptions): Promise<ReapResult> {
     actions.push(action);
     options.onAction?.(action);
   };
-  /** Who was sent SIGTERM in an earlier pass, by pid and start time. */
-  const termed = new Set<string>();
+  const reaping = new Reaping(options, note);
   const passes = options.isDryRun ? 1 : (options.passes ?? FIXED.reapPasses);
   for (let pass = 1; ; pass += 1) {
     const swept = await sweepFor(options);
-    const before = new Set(termed);
-    let isUnfinished = false;
-    for (const one of swept) {
-      if (REAPED.has(one.verdict)) isUnfinished = (await act(one, options, before, termed, note)) || isUnfinished;
-      else isUnfinished ||= needsPatience(one);
-    }
+    const isUnfinished = await reaping.pass(swept);
     if (!isUnfinished || pass >= passes) {
       await dropDeadHolds(options, note);
       await tidy(swept, options, note);
@@ -58,13 +52,6 @@ export async function reap(options: ReapOptions): Promise<ReapResult> {
     }
     await sleep(FIXED.reapPauseMs);
   }
-}
-
-/** Alive in a directory that seems gone: somebody with more time has to be sure of it. */
-function needsPatience({ facts }: Swept): boolean {
-  return (
-    facts.broker === 'ours' && !facts.isDirectorySurelyGone && (facts.directory === 'gone' || facts.directory === 'replaced')
-  );
 }
 
 function sweepFor(options: ReapOptions): Promise<Swept[]> {
@@ -76,63 +63,140 @@ function sweepFor(options: ReapOptions): Promise<Swept[]> {
   });
 }
 
-/** @returns true when it has to be looked at again. */
-async function act(
-  swept: Swept,
-  options: ReapOptions,
-  before: ReadonlySet<string>,
-  termed: Set<string>,
-  note: (action: ReapAction) => void,
-): Promise<boolean> {
-  const { record } = swept;
-  if (record === undefined) return false;
-  try {
-    if (swept.verdict === 'cwd-gone') return await endBroker(swept, record, options, before, termed, note);
-    if (swept.verdict === 'orphan' && (await endChildren(swept, record, options, before, termed, note))) return true;
-    await retire(swept, record, options, note);
-    return false;
-  } catch (error) {
-    if (!(error instanceof BrokerError)) throw error;
-    note({ ...describe(swept, record), action: 'retire', pids: [], problem: describeError(error) });
+/** Alive in a directory that seems gone: somebody with more time has to be sure of it. */
+function needsPatience({ facts }: Swept): boolean {
+  return (
+    facts.broker === 'ours' && !facts.isDirectorySurelyGone && (facts.directory === 'gone' || facts.directory === 'replaced')
+  );
+}
+
+/** A record that is judged `stale`, `orphan` or `cwd-gone`, with what was judged. */
+interface Case {
+  swept: Swept;
+  record: BrokerRecord;
+}
+
+/** What one reap remembers from pass to pass: who was told to end, and whose children it had to end. */
+class Reaping {
+  readonly #options: ReapOptions;
+  readonly #note: (action: ReapAction) => void;
+  /** Sent SIGTERM, by pid and start time: in this pass, and in earlier ones. */
+  readonly #termed = new Set<string>();
+  #termedBefore: ReadonlySet<string> = new Set();
+  readonly #orphaned = new Set<string>();
+
+  constructor(options: ReapOptions, note: (action: ReapAction) => void) {
+    this.#options = options;
+    this.#note = note;
+  }
+
+  /** Acts on every record once. @returns true when it has to be looked at again. */
+  async pass(swept: readonly Swept[]): Promise<boolean> {
+    this.#termedBefore = new Set(this.#termed);
+    let isUnfinished = false;
+    for (const one of swept) {
+      if (!REAPED.has(one.verdict) || one.record === undefined) isUnfinished ||= needsPatience(one);
+      else isUnfinished = (await this.#act({ swept: one, record: one.record })) || isUnfinished;
+    }
+    return isUnfinished;
+  }
+
+  async #act(one: Case): Promise<boolean> {
+    try {
+      if (one.swept.verdict === 'cwd-gone') return await this.#endBroker(one);
+      if (one.swept.verdict === 'orphan' && (await this.#endChildren(one))) return true;
+      return !(await this.#retire(one));
+    } catch (error) {
+      if (!(error instanceof BrokerError)) throw error;
+      this.#report(one, 'retire', [], describeError(error));
+      return true;
+    }
+  }
+
+  /** A broker whose directory is gone: ask it, else SIGTERM, and SIGKILL when an earlier pass's SIGTERM was ignored. */
+  async #endBroker(one: Case): Promise<boolean> {
+    const { broker } = one.record;
+    if (broker === undefined) return false;
+    const signal = this.#nextSignal(broker);
+    if (this.#options.isDryRun) {
+      this.#report(one, 'sigterm', [broker.pid]);
+      return false;
+    }
+    if (signal === 'SIGTERM' && (await askToLeave(one.record, this.#options.config))) {
+      this.#report(one, 'ask', [broker.pid]);
+      return true;
+    }
+    const sent = await this.#locked(one, async () => {
+      const problem = await verifyCwdGone(one);
+      if (problem !== undefined) return problem;
+      // From here to the signal nothing is awaited: nothing can come between check and signal.
+      return namesInstance(broker.pid, one.record.instance) ? signalIdentity(broker, signal) : 'it runs something else';
+    });
+    this.#termed.add(processKey(broker));
+    const problem = sent === 'sent' || sent === 'gone' ? undefined : sent;
+    this.#report(one, signal === 'SIGKILL' ? 'sigkill' : 'sigterm', [broker.pid], problem);
     return true;
+  }
+
+  /** Children whose broker is gone: SIGTERM, and in a later pass SIGKILL. @returns true while any is left. */
+  async #endChildren(one: Case): Promise<boolean> {
+    let isAnyLeft = false;
+    for (const child of one.record.children) {
+      if (this.#options.isDryRun) {
+        this.#report(one, 'sigterm', [child.pid]);
+        continue;
+      }
+      if (isOwnerAlive(one.record)) return true;
+      const signal = this.#nextSignal(child);
+      const pids = (await signalTree(childTarget(one.record, child), signal)).map(({ pid }) => pid);
+      if (pids.length === 0) continue;
+      this.#termed.add(processKey(child));
+      isAnyLeft = true;
+      this.#report(one, signal === 'SIGKILL' ? 'sigkill' : 'sigterm', pids);
+    }
+    if (isAnyLeft) this.#orphaned.add(one.swept.file);
+    return isAnyLeft;
+  }
+
+  /** Closes the book on a dead run: a tombstone as the next generation, its socket gone, its old file gone. */
+  async #retire(one: Case): Promise<boolean> {
+    const { swept, record } = one;
+    // A tombstone whose children have been ended has nothing to close.
+    if (record.phase === 'stopped') return true;
+    if (this.#options.isDryRun) {
+      this.#report(one, 'retire', []);
+      return true;
+    }
+    const verdict = this.#orphaned.has(swept.file) ? 'orphan' : 'stale';
+    const end: RecordEnd = { by: 'reap', verdict, at: Date.now(), generation: record.generation };
+    if (!(await this.#locked(one, () => buryDead(one, end)))) return false;
+    await removeSocket(record.socket);
+    await removeLowerRecord(swept.folder, record.generation, record.instance);
+    this.#report(one, 'retire', []);
+    await appendHistory(stateLayout(this.#options.config.stateDir).historyFile, {
+      cwd: record.cwd.path,
+      instance: record.instance,
+      generation: record.generation,
+      startedAt: record.startedAt,
+      end,
+    });
+    return true;
+  }
+
+  #nextSignal(process: KnownProcess): 'SIGTERM' | 'SIGKILL' {
+    return this.#termedBefore.has(processKey(process)) ? 'SIGKILL' : 'SIGTERM';
+  }
+
+  async #locked<T>(one: Case, body: () => Promise<T>): Promise<T> {
+    return withStartLock(await openRuntimeDir(this.#options.env), one.swept.key, FIXED.lockWaitMs, body);
+  }
+
+  #report(one: Case, action: ReapAction['action'], pids: number[], problem?: string): void {
+    this.#note({ ...describe(one.swept, one.record), action, pids, ...(problem !== undefined && { problem }) });
   }
 }
 
-/** A broker whose directory is gone: ask it, else SIGTERM, and SIGKILL when an earlier pass's SIGTERM was ignored. */
-async function endBroker(
-  swept: Swept,
-  record: BrokerRecord,
-  options: ReapOptions,
-  before: ReadonlySet<string>,
-  termed: Set<string>,
-  note: (action: ReapAction) => void,
-): Promise<boolean> {
-  const { broker } = record;
-  if (broker === undefined) return false;
-  const common = { ...describe(swept, record), pids: [broker.pid] };
-  const key = processKey(broker);
-  const signal = before.has(key) ? 'SIGKILL' : 'SIGTERM';
-  if (options.isDryRun) {
-    note({ ...common, action: 'sigterm' });
-    return false;
-  }
-  if (signal === 'SIGTERM' && (await ask(record, options.config))) {
-    note({ ...common, action: 'ask' });
-    return true;
-  }
-  const problem = await verifyCwdGone(swept, record);
-  // Identity, script and signal are one synchronous turn: nothing can come between them.
-  const sent = problem ?? (namesInstance(broker.pid, record.instance) ? signalIdentity(broker, signal) : 'not our script');
-  termed.add(key);
-  note({
-    ...common,
-    action: signal === 'SIGKILL' ? 'sigkill' : 'sigterm',
-    ...(sent !== 'sent' && sent !== 'gone' && { problem: sent }),
-  });
-  return true;
-}
-
-async function ask(record: BrokerRecord, config: Config): Promise<boolean> {
+async function askToLeave(record: BrokerRecord, config: Config): Promise<boolean> {
   if (record.phase !== 'serving') return false;
   const dialed = await dial({ record, config, clientName: 'reap' });
   if (dialed.kind !== 'ok') return false;
@@ -148,7 +212,7 @@ async function ask(record: BrokerRecord, config: Config): Promise<boolean> {
 }
 
 /** Reads everything again that the verdict stood on; a reason not to signal, or undefined. */
-async function verifyCwdGone(swept: Swept, record: BrokerRecord): Promise<string | undefined> {
+async function verifyCwdGone({ swept, record }: Case): Promise<string | undefined> {
   const found = await readGeneration(swept.folder, swept.generation);
   if (found?.reading.kind !== 'record' || found.reading.record.instance !== record.instance)
     return 'its record changed meanwhile';
@@ -162,80 +226,29 @@ function namesInstance(pid: number, instance: string): boolean {
   return words === undefined || words.includes(instance);
 }
 
-/** Children whose broker is gone: SIGTERM, and in a later pass SIGKILL. @returns true while any is left. */
-async function endChildren(
-  swept: Swept,
-  record: BrokerRecord,
-  options: ReapOptions,
-  before: ReadonlySet<string>,
-  termed: Set<string>,
-  note: (action: ReapAction) => void,
-): Promise<boolean> {
-  let isAnyLeft = false;
-  for (const child of record.children) {
-    if (options.isDryRun) {
-      note({ ...describe(swept, record), action: 'sigterm', pids: [child.pid] });
-      continue;
-    }
-    if (isOwnerAlive(record)) return true;
-    const key = processKey(child);
-    const signal = before.has(key) ? 'SIGKILL' : 'SIGTERM';
-    const pids = (await signalTree(childTarget(record, child), signal)).map(({ pid }) => pid);
-    if (pids.length === 0) continue;
-    termed.add(key);
-    isAnyLeft = true;
-    note({ ...describe(swept, record), action: signal === 'SIGKILL' ? 'sigkill' : 'sigterm', pids });
-  }
-  return isAnyLeft;
-}
-
 function isOwnerAlive(record: BrokerRecord): boolean {
   const verdict = record.broker && verifyIdentity(record.broker);
   return record.phase !== 'stopped' && (verdict === 'ours' || verdict === 'unknown');
 }
 
-/** Closes the book on a dead run: a tombstone as the next generation, its socket gone, its old files gone. */
-async function retire(
-  swept: Swept,
-  record: BrokerRecord,
-  options: ReapOptions,
-  note: (action: ReapAction) => void,
-): Promise<void> {
-  const common = { ...describe(swept, record), pids: [] };
-  if (swept.verdict !== 'stale' && swept.verdict !== 'orphan') return;
-  if (options.isDryRun) return note({ ...common, action: 'retire' });
-  if (record.phase === 'stopped') return;
-  const end: RecordEnd = { by: 'reap', verdict: swept.verdict, at: Date.now(), generation: record.generation };
-  const runtimeDir = await openRuntimeDir(options.env);
-  const isRetired = await withStartLock(runtimeDir, swept.key, FIXED.lockWaitMs, async () => {
-    if (isOwnerAlive(record)) return false;
-    const highest = await readHighest(swept.folder);
-    // With a newer run there is nothing to retire: this file goes with the old ones.
-    if (highest?.generation !== record.generation) return true;
-    const { broker: _broker, drainingAt: _drainingAt, ...kept } = record;
-    return createRecord(swept.folder, {
-      ...kept,
-      generation: record.generation + 1,
-      instance: randomBytes(16).toString('hex'),
-      phase: 'stopped',
-      starter: ownIdentity(),
-      children: [],
-      end,
-    });
-  });
-  if (!isRetired) return;
-  await removeSocket(record.socket);
-  await removeLowerRecord(swept.folder, record.generation, record.instance);
-  note({ ...common, action: 'retire' });
-  await appendHistory(stateLayout(options.config.stateDir).historyFile, {
-    cwd: record.cwd.path,
-    instance: record.instance,
-    generation: record.generation,
-    startedAt: record.startedAt,
+/** Under the start lock: links the tombstone, if the run is dead and still the last one. @returns false when it lives or somebody else was first. */
+async function buryDead({ swept, record }: Case, end: RecordEnd): Promise<boolean> {
+  if (isOwnerAlive(record)) return false;
+  const highest = await readHighest(swept.folder);
+  // With a newer run there is nothing to close: this file goes with the old ones.
+  if (highest?.generation !== record.generation) return true;
+  const { broker: _broker, drainingAt: _drainingAt, ...kept } = record;
+  return createRecord(swept.folder, {
+    ...kept,
+    generation: record.generation + 1,
+    instance: randomBytes(16).toString('hex'),
+    phase: 'stopped',
+    starter: ownIdentity(),
+    children: [],
     end,
   });
 }
 
-function processKey(process: { pid: number; startTime: string }): string {
+function processKey(process: KnownProcess): string {
   return `${process.pid} ${process.startTime}`;
 }

@@ -153,7 +153,8 @@ async function lookAtDirectory(record: BrokerRecord, options: SweepOptions): Pro
   let confirmation: Confirmation | undefined;
   for (;;) {
     const answer = classifyProbe(record.cwd, await probeDirectory(record.cwd.path, FIXED.probeDeadlineMs));
-    const isParentReadable = answer === 'gone' || answer === 'replaced' ? await isAncestorReadable(record.cwd.path) : false;
+    const isParentReadable =
+      answer === 'gone' || answer === 'replaced' ? await isAncestorReadable(record.cwd.path, FIXED.probeDeadlineMs) : false;
     const confirmed = confirm(confirmation, answer, performance.now(), rule, isParentReadable);
     if (confirmed.isGone) return { answer, isSure: true };
     confirmation = confirmed.confirmation;

@@ -42,7 +42,7 @@ async function isAbandoned(swept: Swept, record: BrokerRecord): Promise<boolean>
   if (swept.verdict === 'foreign') return Date.now() - (await lastTouched(swept.folder)) > FIXED.foreignKeptMs;
   if (swept.verdict !== 'stopped' || Date.now() - (record.end?.at ?? Date.now()) < FIXED.folderKeptMs) return false;
   const outcome = await probeDirectory(record.cwd.path, FIXED.probeDeadlineMs);
-  return classifyProbe(record.cwd, outcome) === 'gone' && isAncestorReadable(record.cwd.path);
+  return classifyProbe(record.cwd, outcome) === 'gone' && isAncestorReadable(record.cwd.path, FIXED.probeDeadlineMs);
 }
 
 /** Holds whose host session is proven gone. */

@@ -30,7 +30,7 @@ describe('a broker is killed with SIGKILL', () => {
     expect(reaped.isUnfinished).toBe(false);
     expect(reaped.actions.map(({ action }: { action: string }) => action)).toEqual(['sigterm', 'sigkill', 'retire']);
     await box.isClean();
-    expect(await box.record()).toMatchObject({ phase: 'stopped', end: { by: 'reap', verdict: 'stale' } });
+    expect(await box.record()).toMatchObject({ phase: 'stopped', end: { by: 'reap', verdict: 'orphan' } });
   });
 
   it('a helper that ends on end of stdin ends by itself', async () => {

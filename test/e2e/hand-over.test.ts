@@ -60,13 +60,20 @@ describe('what a temp cleaner takes', () => {
     const { shim, record } = await startedOwner(box);
     const folder = stateLayout(box.stateDir).folder(brokerKey(box.work));
     // A look is due every 30 s, and at every event in the record's folder.
-    const losses = [() => rm(`${folder}/${record.generation}.json`), () => rm(record.socket), () => rm(box.runtimeDir, { recursive: true })];
+    const losses = [
+      () => rm(`${folder}/${record.generation}.json`),
+      () => rm(record.socket),
+      () => rm(box.runtimeDir, { recursive: true }),
+    ];
     for (const lose of losses) {
       await lose();
       await rm(`${folder}/${record.generation}.json`, { force: true });
       await eventually('published again', async () => {
         const now = await box.record();
-        return now?.instance === record.instance && (await readdir(box.runtimeDir).catch(() => [])).some((name) => name.endsWith('.sock'));
+        return (
+          now?.instance === record.instance &&
+          (await readdir(box.runtimeDir).catch(() => [])).some((name) => name.endsWith('.sock'))
+        );
       });
       await shim.echoes('still here');
       const other = box.connect(['cat']);
