@@ -71,6 +71,8 @@ export const FIXED = {
   touchMs: 3_600_000,
   /** A detached reap at most this often, unless the predecessor crashed. */
   reapEveryMs: 3_600_000,
+  /** How long after a broker serves; its first client comes first. */
+  reapDelayMs: 2_000,
   /** A timer later than this means the process did not run: ask again rather than act. */
   latenessMs: 500,
   lateRecheckMs: 5_000,

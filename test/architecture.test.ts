@@ -27,7 +27,7 @@ const LAW: Record<string, readonly string[]> = {
   'cli/fallback': [...TOP, 'process/'],
   'cli/cost': [...TOP, 'process/'],
   // The one command that is the hooks; what they leave undone goes to a detached process.
-  'cli/hook': [...TOP, 'client/', 'hooks/', 'process/detach', 'cli/'],
+  'cli/hook': [...TOP, 'registry/', 'hooks/', 'process/detach', 'cli/'],
 
   'broker/': [...TOP, 'rpc/', 'process/', 'registry/', 'broker/'],
   // Pure, or close to it: they would be right in any other program.
@@ -43,7 +43,7 @@ const IMPORTED_ONLY_BY: Record<string, readonly string[]> = {
   'broker/main': [],
   'broker/broker': ['broker/main'],
   'cli/program': [],
-  'cli/hook': ['cli/program'],
+  'cli/hook': ['cli/commands'],
 };
 
 /** They decide and do nothing else: facts come in as arguments, so only types are imported. */

@@ -120,16 +120,15 @@ export class Broker implements ControlHost {
 
   /** Claims the record, checks that it has authority, listens, and only then says that it serves. */
   async start(): Promise<void> {
-    await this.#keeper.update({ broker: ownIdentity() });
-    await this.#requireAuthority();
-    await this.#listener.publish();
+    await Promise.all([this.#keeper.update({ broker: ownIdentity() }), this.#listener.publish()]);
     await this.#requireAuthority();
     await this.#keeper.setPhase('serving');
     this.#log.info('phase', { phase: 'serving', generation: this.record.generation });
     this.#presence.start();
-    await this.#directory.start();
-    await this.#readHolds();
     this.onChange();
+    // Whoever waits for this broker need not wait for these.
+    void this.#directory.start();
+    void this.#presence.look();
   }
 
   /** Asks for the end, whatever is needed. Of several wishes the one with the highest priority stands. */

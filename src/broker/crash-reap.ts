@@ -8,10 +8,40 @@ import { daemonEnvironment, startDetached } from '../process/detach.ts';
 import type { StateLayout } from '../registry/paths.ts';
 import { listGenerations, readGeneration } from '../registry/records.ts';
 
-/** Starts it when it is due, or when the broker before this one left no tombstone. Never fails. */
-export async function startReapIfDue(layout: StateLayout, folder: string, generation: number, log: Log): Promise<void> {
+export interface DueReap {
+  /** Starts it now, if it has not been started. */
+  now(): void;
+}
+
+/**
+ * Starts it soon when it is due, or when the broker before this one left no tombstone. Not at once:
+ * on a small machine it would take the time of the client that waits for its first upstream. Never fails.
+ */
+export async function startReapIfDue(
+  layout: StateLayout,
+  folder: string,
+  generation: number,
+  log: Log,
+): Promise<DueReap | undefined> {
   try {
-    if (!isDue(layout.reapStamp) && !(await hasPredecessorCrashed(folder, generation))) return;
+    if (!isDue(layout.reapStamp) && !(await hasPredecessorCrashed(folder, generation))) return undefined;
+  } catch (error) {
+    log.warn('reap.not-started', { message: describeError(error) });
+    return undefined;
+  }
+  let isStarted = false;
+  const now = (): void => {
+    if (isStarted) return;
+    isStarted = true;
+    clearTimeout(timer);
+    startReap(layout, log);
+  };
+  const timer = setTimeout(now, FIXED.reapDelayMs);
+  return { now };
+}
+
+function startReap(layout: StateLayout, log: Log): void {
+  try {
     writeFileSync(layout.reapStamp, '', { mode: 0o600 });
     const script = binScript('broker.js');
     if (!existsSync(script)) throw new Error(`${script} is gone`);

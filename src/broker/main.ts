@@ -4,15 +4,17 @@
  */
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
-import { type Config, loadConfig, resolveStateDir } from '../config.ts';
+import { setFlagsFromString } from 'node:v8';
+import type { Config } from '../config.ts';
 import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { createLog, type Log } from '../log.ts';
 import { openLogFile } from '../registry/log-file.ts';
-import { brokerKey, openRuntimeDir, readConfigFile, stateLayout } from '../registry/paths.ts';
+import { brokerKey, openRuntimeDir, stateLayout } from '../registry/paths.ts';
 import type { BrokerRecord } from '../registry/record.ts';
 import { readGeneration } from '../registry/records.ts';
+import { readConfig } from '../registry/settings.ts';
 import { Broker, SupersededError } from './broker.ts';
-import { startReapIfDue } from './crash-reap.ts';
+import { type DueReap, startReapIfDue } from './crash-reap.ts';
 
 /** EX_SOFTWARE of sysexits: a bug, or a start that could not be. */
 const EXIT_BUG = 70;
@@ -26,6 +28,8 @@ interface Arguments {
 
 /** Runs until the broker has ended; then ends the process. */
 export function main(argv: string[]): void {
+  // Optimised code is worth its memory (some 4 MB) to a program that computes; this one waits and passes bytes on.
+  setFlagsFromString('--no-opt');
   // Handlers first: a library that adds its own later must not be the only one.
   let stop: (reason: 'signal' | 'fatal', detail: string) => void = () => process.exit(EXIT_BUG);
   for (const signal of ['SIGTERM', 'SIGINT', 'SIGHUP'] as const) process.on(signal, () => stop('signal', signal));
@@ -43,9 +47,10 @@ async function run(
   onStop: (handler: (reason: 'signal' | 'fatal', detail: string) => void) => void,
 ): Promise<void> {
   let log: Log | undefined;
+  let dueReap: DueReap | undefined;
   try {
     const args = readArguments(argv);
-    const config = loadConfig(process.env, readConfigFile(resolveStateDir(process.env)));
+    const config = readConfig();
     const layout = stateLayout(config.stateDir);
     const key = brokerKey(args.cwd);
     log = createLog(openLogFile(layout.log(key), config.maxLogBytes).write);
@@ -58,7 +63,10 @@ async function run(
       runtimeDir,
       config,
       log,
-      onEnd: (reason) => process.exit(reason === 'fatal' ? EXIT_BUG : 0),
+      onEnd: (reason) => {
+        dueReap?.now();
+        process.exit(reason === 'fatal' ? EXIT_BUG : 0);
+      },
     });
     let fatal = 0;
     onStop((reason, detail) => {
@@ -71,7 +79,7 @@ async function run(
     });
     await startWithin(broker, config, log);
     say('ready');
-    await startReapIfDue(layout, layout.folder(key), record.generation, log);
+    dueReap = await startReapIfDue(layout, layout.folder(key), record.generation, log);
   } catch (error) {
     if (error instanceof SupersededError) say('superseded');
     else say(`error ${describeError(error).replaceAll('\n', ' ')}`);

@@ -1,6 +1,6 @@
 /** `broker check PATH`: 0 when the path may be removed, 1 when it is busy, with the reasons on stderr. */
 import { resolve } from 'node:path';
-import { readConfig } from '../client/client.ts';
+import { readConfig } from '../registry/settings.ts';
 import { checkPath } from '../supervisor/check.ts';
 import { startDirectory } from './context.ts';
 

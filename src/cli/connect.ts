@@ -19,6 +19,15 @@ const TRIES = 5;
 
 /** @returns the exit code: the command's own, where it is known. */
 export async function connect(request: ConnectRequest): Promise<number> {
+  try {
+    return await runThroughBroker(request);
+  } finally {
+    // Whoever started us may keep our stdin open; it must not keep us.
+    process.stdin.destroy();
+  }
+}
+
+async function runThroughBroker(request: ConnectRequest): Promise<number> {
   const cwd = resolve(startDirectory(), request.cwd ?? '.');
   for (let tries = 1; ; tries += 1) {
     let upstream: OpenUpstream;

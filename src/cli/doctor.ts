@@ -1,10 +1,10 @@
 /** `broker doctor`: looks at folders, limits and records, and says what to do. Changes nothing. */
 import { accessSync, constants, lstatSync, readFileSync } from 'node:fs';
-import { readConfig } from '../client/client.ts';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
 import { VERSION } from '../installation.ts';
 import { fitsSocketPath, judgeRuntimeDir, runtimeDirCandidates } from '../registry/paths.ts';
+import { readConfig } from '../registry/settings.ts';
 import { type Swept, sweep } from '../supervisor/sweep.ts';
 import { print } from './context.ts';
 import { renderJson } from './render.ts';

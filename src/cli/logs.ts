@@ -1,8 +1,8 @@
 /** `broker logs`: what a broker wrote to its log. */
 import { open, stat } from 'node:fs/promises';
-import { readConfig } from '../client/client.ts';
 import { BrokerError, hasErrno } from '../errors.ts';
 import { readIfThere, stateLayout } from '../registry/paths.ts';
+import { readConfig } from '../registry/settings.ts';
 import { findRoot, print } from './context.ts';
 
 export interface LogsOptions {

@@ -1,8 +1,9 @@
 /** `broker ls`: every broker, also those of deleted directories. Starts nothing. */
-import { readConfig } from '../client/client.ts';
+
 import { type Config, FIXED } from '../config.ts';
 import { readHistory } from '../registry/history.ts';
 import { stateLayout } from '../registry/paths.ts';
+import { readConfig } from '../registry/settings.ts';
 import { sweep } from '../supervisor/sweep.ts';
 import { print } from './context.ts';
 import { type BrokerEntry, readHolds, toEntry } from './entry.ts';

@@ -1,5 +1,5 @@
 /** `broker reap`: judges every record and cleans up after what is dead. */
-import { readConfig } from '../client/client.ts';
+import { readConfig } from '../registry/settings.ts';
 import { reap as runReap } from '../supervisor/reap.ts';
 import type { ReapAction } from '../supervisor/reap-action.ts';
 import { print } from './context.ts';

@@ -1,5 +1,5 @@
 /** `broker status`: one broker, why it is still up, when it would exit, what it costs. Starts nothing. */
-import { readConfig } from '../client/client.ts';
+import { readConfig } from '../registry/settings.ts';
 import { sweep } from '../supervisor/sweep.ts';
 import { findRoot, print } from './context.ts';
 import { measureCost } from './cost.ts';

@@ -1,6 +1,7 @@
 /** `broker stop`: ends the broker of a directory, or all of them. Nothing there is success. */
-import { readConfig } from '../client/client.ts';
+
 import { BrokerError } from '../errors.ts';
+import { readConfig } from '../registry/settings.ts';
 import { type StopResult, stopBrokers } from '../supervisor/stop-broker.ts';
 import { findRoot, print } from './context.ts';
 import { renderJson } from './render.ts';

@@ -4,12 +4,12 @@
  */
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
-import { PassThrough, type Readable } from 'node:stream';
+import type { Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type Config, loadConfig, resolveStateDir } from '../config.ts';
+import type { Config } from '../config.ts';
 import { BrokerError } from '../errors.ts';
-import { readConfigFile } from '../registry/paths.ts';
 import type { BrokerRecord } from '../registry/record.ts';
+import { readConfig } from '../registry/settings.ts';
 import type { Connection } from '../rpc/connection.ts';
 import {
   type AttachParams,
@@ -63,11 +63,6 @@ export interface OpenUpstream {
   ended: Promise<UpstreamEnd>;
   /** Lets go of it; the broker stops it. Idempotent. */
   close(): void;
-}
-
-/** Settings as this process sees them. @throws BrokerError USAGE. */
-export function readConfig(env: Readonly<Record<string, string | undefined>> = process.env): Config {
-  return loadConfig(env, readConfigFile(resolveStateDir(env)));
 }
 
 /**
@@ -164,7 +159,7 @@ export class BrokerClient {
   /** The stderr connection comes second; how the upstream ended is told there. */
   async #bind(id: string, stream: Socket, rest: Buffer): Promise<OpenUpstream> {
     if (rest.length > 0) stream.unshift(rest);
-    const stderr = new PassThrough();
+    const stderr = new (process.getBuiltinModule('node:stream').PassThrough)();
     let end: UpstreamEnd = { kind: 'lost' };
     const side = await this.#greetedWhile(stream, (method, params) => {
       if (method === NOTIFICATIONS.stderr) stderr.write(Buffer.from((params as StderrData).data, 'base64'));

@@ -3,16 +3,14 @@
  *
  * The warm path reads the highest record, dials and says hello; it takes no lock. Otherwise the next
  * generation is created by an exclusive link, which one starter wins and all others join. The start
- * lock around it only saves work. Nobody waits for another process while holding it, nothing is
+ * lock around it, taken where an owner may still be there, only saves work. Nobody waits for another process while holding it, nothing is
  * unlinked to take over, and no process is signalled here: an owner that does not answer is passed
  * over, not ended.
  */
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError } from '../errors.ts';
 import { binScript, VERSION } from '../installation.ts';
-import { daemonEnvironment, startDetachedUntilReady } from '../process/detach.ts';
 import { ownIdentity, verifyIdentity } from '../process/identity.ts';
 import { type DirectoryIdentity, readDirectoryIdentity } from '../registry/directory.ts';
 import {
@@ -57,6 +55,12 @@ const POLL_MS = 20;
 
 /** Starts that may fail because the ground moved (an owner leaving, a lost race) before it is an error. */
 const START_TRIES = 10;
+
+/**
+ * A young generation of at most 1 MiB: with the default one a broker that sees clients come and go
+ * grows by some 40 MB before the collector has any reason to look.
+ */
+const DAEMON_NODE_OPTIONS = ['--max-semi-space-size=1'];
 
 /** A wait that takes longer than this is told to the person who waits. */
 const NOTICE_AFTER_MS = 1_500;
@@ -188,7 +192,9 @@ class Ensuring {
   async #start(seen: FoundRecord | undefined, isTakeover: boolean): Promise<void> {
     const runtimeDir = await openRuntimeDir(this.#env);
     await makeStateDirs(this.#layout, this.#key);
-    const record = await withStartLock(runtimeDir, this.#key, FIXED.lockWaitMs, () => this.#claim(seen, runtimeDir, isTakeover));
+    const claim = (): Promise<BrokerRecord | undefined> => this.#claim(seen, runtimeDir, isTakeover);
+    // Only an owner that serves can hide for a moment and come back; where there is none, the link alone decides.
+    const record = canComeBack(seen) ? await withStartLock(runtimeDir, this.#key, FIXED.lockWaitMs, claim) : await claim();
     if (record) await this.#launch(record, runtimeDir);
   }
 
@@ -211,6 +217,7 @@ class Ensuring {
   }
 
   #newRecord(generation: number, runtimeDir: string, tookOverAt: number | undefined): BrokerRecord {
+    const { randomBytes } = process.getBuiltinModule('node:crypto');
     const instance = randomBytes(16).toString('hex');
     return {
       schema: RECORD_SCHEMA,
@@ -234,8 +241,11 @@ class Ensuring {
 
   async #launch(record: BrokerRecord, runtimeDir: string): Promise<void> {
     const { config } = this.#request;
+    // Loaded here: nearly every client finds a broker that runs.
+    const { daemonEnvironment, startDetachedUntilReady } = await import('../process/detach.ts');
     const said = await startDetachedUntilReady(
       {
+        nodeOptions: DAEMON_NODE_OPTIONS,
         script: record.script,
         args: ['--cwd', this.#root, '--instance', record.instance, '--generation', String(record.generation)],
         env: {
@@ -268,6 +278,10 @@ function startFailed(root: string, why: string): BrokerError {
   return new BrokerError('UNAVAILABLE', `the broker of ${root} could not start: ${why}`, {
     hint: 'Run `broker doctor`; `broker logs` shows what the broker said.',
   });
+}
+
+function canComeBack(found: FoundRecord | undefined): boolean {
+  return found?.reading.kind === 'record' && found.reading.record.phase === 'serving';
 }
 
 /** True when both looks saw the same run in the same phase. */

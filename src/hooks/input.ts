@@ -16,14 +16,16 @@ export function readHookInput(stdin: NodeJS.ReadStream, waitMs = WAIT_MS): Promi
     let text = '';
     const finish = (): void => {
       clearTimeout(timer);
-      stdin.removeAllListeners('data');
-      stdin.pause();
+      stdin.removeAllListeners();
       // A parent that keeps its end open must not keep the hook.
-      stdin.unref?.();
+      stdin.on('error', () => undefined).destroy();
       resolve(parseHookInput(text) ?? {});
     };
     const timer = setTimeout(finish, waitMs);
-    if (stdin.isTTY) return finish();
+    if (stdin.isTTY) {
+      finish();
+      return;
+    }
     stdin.setEncoding('utf8');
     stdin.on('data', (chunk: string) => {
       text += chunk;

@@ -12,7 +12,7 @@ export interface SessionStartOptions {
   env: Readonly<Record<string, string | undefined>>;
   input: HookInput;
   /** Carries on where the budget ends. */
-  handOver(): void;
+  handOver(): Promise<void>;
 }
 
 export async function sessionStart({ config, env, input, handOver }: SessionStartOptions): Promise<void> {
@@ -21,7 +21,7 @@ export async function sessionStart({ config, env, input, handOver }: SessionStar
     await takeSessionHold(config, env, input);
     ({ isUnfinished } = await reap({ config, env, passes: 1, isHasty: true }));
   });
-  if (ended === 'late' || (ended === 'done' && isUnfinished)) handOver();
+  if (ended === 'late' || (ended === 'done' && isUnfinished)) await handOver();
 }
 
 /** Without an id or a host process there is nothing to hold by: a hold that nobody's end frees would be a leak. */

@@ -23,6 +23,8 @@ export function daemonEnvironment(env: Readonly<Record<string, string | undefine
 }
 
 export interface DetachedRequest {
+  /** Options of Node itself. */
+  nodeOptions?: readonly string[];
   script: string;
   args: readonly string[];
   env: Readonly<Record<string, string>>;
@@ -54,12 +56,16 @@ function launch(request: DetachedRequest, isAwaited: boolean): ReturnType<typeof
   const log = request.logFile === undefined ? undefined : openSync(request.logFile, 'a', 0o600);
   try {
     const output = log ?? 'ignore';
-    return spawn('/bin/sh', ['-c', DOUBLE_SPAWN, 'sh', process.execPath, request.script, ...request.args], {
-      cwd: '/',
-      env: request.env,
-      detached: true,
-      stdio: ['ignore', output, output, ...(isAwaited ? (['pipe'] as const) : [])],
-    }).on('error', () => undefined);
+    return spawn(
+      '/bin/sh',
+      ['-c', DOUBLE_SPAWN, 'sh', process.execPath, ...(request.nodeOptions ?? []), request.script, ...request.args],
+      {
+        cwd: '/',
+        env: request.env,
+        detached: true,
+        stdio: ['ignore', output, output, ...(isAwaited ? (['pipe'] as const) : [])],
+      },
+    ).on('error', () => undefined);
   } finally {
     if (log !== undefined) closeSync(log);
   }

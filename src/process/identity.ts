@@ -1,8 +1,9 @@
 /**
  * Says whether a process is the one that was meant: pid, start time, boot and pid namespace
  * together. A pid alone is never an identity; it is reused.
+ *
+ * Every command starts by loading this, so what only some systems need is loaded where it is used.
  */
-import { execFileSync } from 'node:child_process';
 import { readFileSync, readlinkSync } from 'node:fs';
 import { errnoOf, hasErrno } from '../errors.ts';
 
@@ -112,12 +113,14 @@ function observeWithPs(pid: number): Observation {
   const probed = probePid(pid);
   if (probed.state === 'absent' || (probed.state === 'unreadable' && probed.errno === 'EPERM')) return probed;
   try {
-    const line = execFileSync('ps', ['-ww', '-o', 'ppid=,pgid=,stat=,lstart=', '-p', String(pid)], {
-      encoding: 'utf8',
-      env: { ...process.env, LC_ALL: 'C' },
-      stdio: ['ignore', 'pipe', 'ignore'],
-      timeout: 2_000,
-    });
+    const line = process
+      .getBuiltinModule('node:child_process')
+      .execFileSync('ps', ['-ww', '-o', 'ppid=,pgid=,stat=,lstart=', '-p', String(pid)], {
+        encoding: 'utf8',
+        env: { ...process.env, LC_ALL: 'C' },
+        stdio: ['ignore', 'pipe', 'ignore'],
+        timeout: 2_000,
+      });
     return parsePsLine(line);
   } catch (error) {
     return { state: 'unreadable', errno: errnoOf(error) ?? 'EPS' };
@@ -141,6 +144,7 @@ function readLinuxHere(): Here {
 }
 
 function readOtherHere(): Here {
-  const bootId = execFileSync('sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8', timeout: 2_000 }).trim();
-  return { bootId, pidNamespace: '' };
+  const { execFileSync } = process.getBuiltinModule('node:child_process');
+  const bootId = execFileSync('sysctl', ['-n', 'kern.bootsessionuuid'], { encoding: 'utf8', timeout: 2_000 });
+  return { bootId: bootId.trim(), pidNamespace: '' };
 }

@@ -126,15 +126,17 @@ function listLinux(): ProcessEntry[] {
 }
 
 async function listWithPs(): Promise<ProcessEntry[]> {
-  const { execa } = await import('execa');
-  const result = await execa('ps', ['-axww', '-o', 'pid=,ppid=,pgid=,stat=,lstart='], {
-    extendEnv: false,
-    env: { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' },
-    reject: false,
-    timeout: 5_000,
-    stdin: 'ignore',
+  const { execFile } = process.getBuiltinModule('node:child_process');
+  const text = await new Promise<string>((resolve, reject) => {
+    const env = { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' };
+    execFile(
+      'ps',
+      ['-axww', '-o', 'pid=,ppid=,pgid=,stat=,lstart='],
+      { env, timeout: 5_000, maxBuffer: 1 << 26 },
+      (error, stdout) => (error ? reject(error) : resolve(stdout)),
+    );
   });
-  return parsePsTable(String(result.stdout ?? ''));
+  return parsePsTable(text);
 }
 
 /** Parses `pid ppid pgid stat lstart` lines, zombies left out. */

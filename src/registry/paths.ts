@@ -1,5 +1,4 @@
 /** Where everything is: canonical roots, their keys, the state dir's files, the runtime dir's sockets. */
-import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { lstat, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
@@ -40,8 +39,15 @@ export function isWithin(path: string, root: string): boolean {
   return path === root || path.startsWith(root.endsWith('/') ? root : `${root}/`);
 }
 
-/** Names this machine, so that hosts which share a home never fight over one record. */
+let machineId: string | undefined;
+
+/** Names this machine, so that hosts which share a home never fight over one record. Read once. */
 export function readMachineId(): string {
+  machineId ??= findMachineId();
+  return machineId;
+}
+
+function findMachineId(): string {
   for (const file of ['/etc/machine-id', '/var/lib/dbus/machine-id']) {
     try {
       const id = readFileSync(file, 'latin1').trim();
@@ -59,6 +65,8 @@ export function brokerKey(root: string, machineId = readMachineId(), pidNamespac
     basename(root)
       .replace(/[^A-Za-z0-9_-]+/g, '-')
       .slice(0, 40) || 'root';
+  // Loaded here: commands that only list never form a key.
+  const { createHash } = process.getBuiltinModule('node:crypto');
   const hash = createHash('sha256').update([root, machineId, pidNamespace].join('\0')).digest('hex').slice(0, 12);
   return `${slug}-${hash}`;
 }

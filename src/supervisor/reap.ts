@@ -5,10 +5,7 @@
  * Not touched, whatever else is wrong: brokers that answer or are alive in a directory that exists,
  * records that cannot be read, and whatever belongs to another machine, namespace or user.
  */
-import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { askShutdown } from '../client/control-calls.ts';
-import { dial } from '../client/dial.ts';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError } from '../errors.ts';
 import { ownIdentity, verifyIdentity } from '../process/identity.ts';
@@ -198,6 +195,7 @@ class Reaping {
 
 async function askToLeave(record: BrokerRecord, config: Config): Promise<boolean> {
   if (record.phase !== 'serving') return false;
+  const [{ dial }, { askShutdown }] = await Promise.all([import('../client/dial.ts'), import('../client/control-calls.ts')]);
   const dialed = await dial({ record, config, clientName: 'reap' });
   if (dialed.kind !== 'ok') return false;
   try {
@@ -237,6 +235,7 @@ async function buryDead({ swept, record }: Case, end: RecordEnd): Promise<boolea
   const highest = await readHighest(swept.folder);
   // With a newer run there is nothing to close: this file goes with the old ones.
   if (highest?.generation !== record.generation) return true;
+  const { randomBytes } = process.getBuiltinModule('node:crypto');
   const { broker: _broker, drainingAt: _drainingAt, ...kept } = record;
   return createRecord(swept.folder, {
     ...kept,

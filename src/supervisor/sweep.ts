@@ -1,7 +1,6 @@
 /** Collects the facts about every record and judges them. Changes nothing. */
 
-import { askStatus, type StatusResult } from '../client/control-calls.ts';
-import { dial } from '../client/dial.ts';
+import type { StatusResult } from '../client/control-calls.ts';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError } from '../errors.ts';
 import { type IdentityVerdict, type ProcessIdentity, readHere, verifyIdentity } from '../process/identity.ts';
@@ -119,6 +118,8 @@ function verify(identity: ProcessIdentity, isOfHere: boolean): IdentityVerdict {
 async function ask(record: BrokerRecord, options: SweepOptions): Promise<{ hello: 'ok' | 'none'; status?: StatusResult }> {
   const config =
     options.dialMs === undefined ? options.config : { ...options.config, dialMs: options.dialMs, helloMs: options.dialMs };
+  // Loaded here: a sweep that finds nobody alive dials nobody.
+  const [{ dial }, { askStatus }] = await Promise.all([import('../client/dial.ts'), import('../client/control-calls.ts')]);
   const dialed = await dial({ record, config, clientName: 'sweep' });
   // One that answers that it is leaving, or that it serves nobody new, is answering.
   if (dialed.kind === 'closing') return { hello: 'ok' };

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { eventually } from '../support/eventually.ts';
 import { createSandbox } from '../support/sandbox.ts';
 
 const SWEEPS = 20;
@@ -14,7 +15,10 @@ describe('a healthy broker is left alone', () => {
         shim.end();
         await shim.exit;
       }
-      const before = await box.servingRecord();
+      const before = await eventually('the record is settled', async () => {
+        const record = await box.servingRecord();
+        return record.children.length === (isAttached ? 1 : 0) ? record : undefined;
+      });
       for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
         const [reaped, hooked] = await Promise.all([
           box.cli(['reap', '--json'], { cwd: '/' }),

@@ -40,7 +40,7 @@ describe('readHookInput', () => {
     stream.write('{"session_id":"s1","cwd":"/w","more":{}}');
     expect(await reading).toEqual({ sessionId: 's1', cwd: '/w' });
     expect(stream.listenerCount('data')).toBe(0);
-    expect(stream.isPaused()).toBe(true);
+    expect(stream.destroyed).toBe(true);
   });
 
   it('puts together what comes in pieces, characters that straddle them included', async () => {
