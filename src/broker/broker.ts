@@ -4,19 +4,20 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, FIXED } from '../config.ts';
-import { BrokerError, describeError } from '../errors.ts';
+import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import type { Log } from '../log.ts';
 import { ownIdentity } from '../process/identity.ts';
 import type { DirectoryIdentity, ProbeClass } from '../registry/directory.ts';
 import { appendHistory } from '../registry/history.ts';
-import { isHoldAlive, listHolds } from '../registry/holds.ts';
+import { type Hold, isHoldAlive, listHolds } from '../registry/holds.ts';
 import { type StateLayout, socketNames } from '../registry/paths.ts';
 import { type BrokerRecord, EXIT_REASONS, type ExitReason } from '../registry/record.ts';
 import { withStartLock } from '../registry/start-lock.ts';
 import type { StatusResult } from '../rpc/control.ts';
 import { ControlConnection, type ControlHost } from './control.ts';
 import { DirectoryWatch } from './directory-watch.ts';
-import { isNeeded, judge, type LifetimePolicy, type Vitals } from './lifetime.ts';
+import type { Vitals } from './lifetime.ts';
+import { LifetimeClock, type Needs } from './lifetime-clock.ts';
 import { Listener } from './listener.ts';
 import { RecordKeeper } from './record-keeper.ts';
 import { RegistryPresence } from './registry-presence.ts';
@@ -48,18 +49,12 @@ export class Broker implements ControlHost {
   readonly #listener: Listener;
   readonly #presence: RegistryPresence;
   readonly #directory: DirectoryWatch;
-  readonly #policy: LifetimePolicy;
+  readonly #clock: LifetimeClock;
   readonly #connections = new Set<ControlConnection>();
   #stopWish: Vitals['stop'];
   #stopDetail: string | undefined;
   #isSuperseded = false;
   #holdsTakenAt: number[] = [];
-  #lastHoldGivenBackAt: number | undefined;
-  #quietSinceAt: number | undefined = performance.now();
-  #hasRechecked = false;
-  #timer: NodeJS.Timeout | undefined;
-  #timerDueAt = Number.POSITIVE_INFINITY;
-  #exitsAt: number | undefined;
   #isLeaving = false;
 
   constructor(options: BrokerOptions) {
@@ -111,7 +106,12 @@ export class Broker implements ControlHost {
       childPids: () => this.pool.childPids(),
       onGone: (answer) => this.stop('cwd-gone', `the directory is ${answer}`),
     });
-    this.#policy = { ...FIXED, graceMs: config.graceMs, holdMs: config.holdMs };
+    this.#clock = new LifetimeClock({
+      policy: { ...FIXED, graceMs: config.graceMs, holdMs: config.holdMs },
+      readNeeds: () => this.#readNeeds(),
+      onNeeded: () => this.#directory.expectSoon(),
+      onExit: (reason) => void this.#leave(reason),
+    });
   }
 
   get record(): Readonly<BrokerRecord> {
@@ -120,7 +120,13 @@ export class Broker implements ControlHost {
 
   /** Claims the record, checks that it has authority, listens, and only then says that it serves. */
   async start(): Promise<void> {
-    await Promise.all([this.#keeper.update({ broker: ownIdentity() }), this.#listener.publish()]);
+    // Both have ended before anything is decided: a socket that is bound after an aborted start would stay.
+    const [claimed, published] = await Promise.allSettled([
+      this.#keeper.update({ broker: ownIdentity() }),
+      this.#listener.publish(),
+    ]);
+    if (claimed.status === 'rejected') throw claimed.reason;
+    if (published.status === 'rejected') throw published.reason;
     await this.#requireAuthority();
     await this.#keeper.setPhase('serving');
     this.#log.info('phase', { phase: 'serving', generation: this.record.generation });
@@ -165,79 +171,42 @@ export class Broker implements ControlHost {
   }
 
   async onHoldGivenBack(): Promise<void> {
-    if ((await this.#readHolds()) === 0) this.#lastHoldGivenBackAt = performance.now();
+    if ((await this.#readHolds()) === 0) this.#clock.noteHoldGivenBack();
     this.onChange();
   }
 
-  /** The one door: every change leads here, and so does the timer. Judges anew and acts on it. */
-  onChange(latenessMs = 0): void {
-    if (this.#isLeaving || this.record.phase !== 'serving') return;
-    const now = performance.now();
-    const isNeededNow = isNeeded(this.#vitals(0), this.#policy, now);
-    if (isNeededNow) {
-      this.#quietSinceAt = undefined;
-      this.#hasRechecked = false;
-      this.#lastHoldGivenBackAt = undefined;
-      this.#directory.expectSoon();
-    } else this.#quietSinceAt ??= now;
-    const judgement = judge(this.#vitals(latenessMs), this.#policy, now);
-    this.#exitsAt = undefined;
-    if (judgement.kind === 'exit') void this.#leave(judgement.reason);
-    else if (judgement.kind === 'stay') this.#arm(judgement.recheckAt);
-    else {
-      this.#hasRechecked ||= judgement.isSecondChance;
-      this.#exitsAt = judgement.at;
-      this.#arm(judgement.at);
-    }
+  /** The one door: every change leads here, and is judged anew. */
+  onChange(): void {
+    if (!this.#isLeaving && this.record.phase === 'serving') this.#clock.ask();
   }
 
   async status(): Promise<StatusResult> {
-    const now = performance.now();
     return describeStatus({
       record: this.record,
       connections: [...this.#connections],
       upstreams: this.pool.status(),
-      judgement: judge(this.#vitals(0), this.#policy, now),
-      quietSinceAt: this.#quietSinceAt,
-      exitsAt: this.#exitsAt,
+      judgement: this.#clock.judge(),
+      quietSinceAt: this.#clock.quietSinceAt,
+      exitsAt: this.#clock.exitsAt,
       watch: this.#directory.mode,
-      now,
+      now: performance.now(),
     });
   }
 
-  #vitals(latenessMs: number): Vitals {
+  #readNeeds(): Needs {
     const counted = [...this.#connections].filter((connection) => connection.client && !connection.client.isOwn);
     return {
       attachedClients: counted.filter((connection) => connection.isAttached).length,
       helloAt: counted.flatMap((connection) => (connection.isUndecided && connection.client ? connection.client.helloAt : [])),
       holdsTakenAt: this.#holdsTakenAt,
-      lastHoldGivenBackAt: this.#lastHoldGivenBackAt,
-      quietSinceAt: this.#quietSinceAt,
       stop: this.#stopWish,
       isSuperseded: this.#isSuperseded,
-      latenessMs,
-      hasRechecked: this.#hasRechecked,
     };
-  }
-
-  #arm(at: number | undefined): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    if (at === undefined) return;
-    this.#timerDueAt = at;
-    this.#timer = setTimeout(
-      () => {
-        const latenessMs = performance.now() - this.#timerDueAt;
-        // Clients that connected while the process did not run are let in before anything is judged.
-        setImmediate(() => setImmediate(() => this.onChange(latenessMs)));
-      },
-      Math.max(0, at - performance.now()),
-    );
   }
 
   async #leave(reason: ExitReason): Promise<void> {
     this.#isLeaving = true;
-    const final = await this.#locked(() => this.#hideAndDrain(reason));
+    const final = await this.#decideFinally(reason);
     if (final === undefined) {
       this.#isLeaving = false;
       this.onChange();
@@ -246,10 +215,20 @@ export class Broker implements ControlHost {
     await this.#shutDown(final);
   }
 
+  /** What keeps the broker from hiding must not keep it from leaving. */
+  async #decideFinally(reason: ExitReason): Promise<ExitReason | undefined> {
+    try {
+      return await this.#locked(() => this.#hideAndDrain(reason));
+    } catch (error) {
+      this.#log.error('exit.step-failed', { step: 'hide', message: describeError(error) });
+      return reason;
+    }
+  }
+
   /** Under the start lock, so that nobody starts a successor while this one may still stay. */
   async #hideAndDrain(reason: ExitReason): Promise<ExitReason | undefined> {
     await this.#listener.hide();
-    const again = judge(this.#vitals(0), this.#policy, performance.now());
+    const again = this.#clock.judge();
     if (again.kind !== 'exit') {
       this.#log.info('exit.taken-back', { reason });
       await this.#listener.unhide();
@@ -302,18 +281,26 @@ export class Broker implements ControlHost {
   }
 
   #dispose(): void {
-    clearTimeout(this.#timer);
+    this.#clock.stop();
     this.#directory.close();
     this.#presence.close();
   }
 
   /** @returns how many host sessions hold this cwd. */
   async #readHolds(): Promise<number> {
-    const holds = (await listHolds(this.#options.layout.holdsDir)).filter(
-      (hold) => hold.key === this.#options.key && isHoldAlive(hold),
-    );
+    const holds = (await this.#listHolds()).filter((hold) => hold.key === this.#options.key && isHoldAlive(hold));
     this.#holdsTakenAt = this.config.holdMs === 0 ? [] : holds.map((hold) => performance.now() - (Date.now() - hold.takenAt));
     return holds.length;
+  }
+
+  /** A folder that cannot be read for the moment holds nothing, and ends nothing. */
+  async #listHolds(): Promise<Hold[]> {
+    try {
+      return await listHolds(this.#options.layout.holdsDir);
+    } catch (error) {
+      this.#log.warn('holds.unreadable', { errno: errnoOf(error), message: describeError(error) });
+      return [];
+    }
   }
 }
 

@@ -1,7 +1,7 @@
 /** Answers the `broker/*` methods on one connection: hello first, then attach, stderr or questions. */
 import type { Socket } from 'node:net';
 import type { Config } from '../config.ts';
-import { BrokerError } from '../errors.ts';
+import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { markerNames } from '../process/tree.ts';
 import type { BrokerRecord } from '../registry/record.ts';
 import { type Answer, Connection } from '../rpc/connection.ts';
@@ -65,7 +65,7 @@ export class ControlConnection {
     this.#host = host;
     this.#onClose = onClose;
     this.#connection = new Connection(socket, host.config, {
-      onRequest: (method, params) => this.#answer(method, params),
+      onRequest: (method, params) => this.#answer(method, params).catch(rethrowAsAnswer),
       onClose: () => this.#closed(),
     });
     this.#silence = setTimeout(() => this.#connection.destroy(), host.config.silentMs);
@@ -188,6 +188,12 @@ export class ControlConnection {
     if (this.#attachment?.isClientThere) void this.#attachment.close('closed');
     this.#onClose();
   }
+}
+
+/** What the system refuses (no descriptor, no memory, no permission) is an answer for the one who asked, not the end of the broker. */
+function rethrowAsAnswer(error: unknown): never {
+  if (error instanceof BrokerError || error instanceof RpcError || errnoOf(error) === undefined) throw error;
+  throw new BrokerError('UNAVAILABLE', describeError(error), { cause: error });
 }
 
 function checkHello(params: unknown): HelloParams {

@@ -27,8 +27,8 @@ export interface Vitals {
   isSuperseded: boolean;
   /** How late the timer fired that leads to this question; 0 when no timer did. */
   latenessMs: number;
-  /** This quiet period has had its second chance. */
-  hasRechecked: boolean;
+  /** Until when this quiet period has its second chance; undefined when it has had none. */
+  secondChanceUntilAt: number | undefined;
 }
 
 export interface LifetimePolicy {
@@ -55,7 +55,10 @@ export function judge(vitals: Vitals, policy: LifetimePolicy, now: number): Judg
   if (vitals.isSuperseded) return { kind: 'exit', reason: 'superseded' };
   const dueAt = findDueAt(vitals, policy, now);
   if (now < dueAt) return { kind: 'recheck', at: dueAt, isSecondChance: false };
-  if (vitals.latenessMs > policy.latenessMs && !vitals.hasRechecked) {
+  if (vitals.secondChanceUntilAt !== undefined && now < vitals.secondChanceUntilAt) {
+    return { kind: 'recheck', at: vitals.secondChanceUntilAt, isSecondChance: false };
+  }
+  if (vitals.latenessMs > policy.latenessMs && vitals.secondChanceUntilAt === undefined) {
     return { kind: 'recheck', at: now + policy.lateRecheckMs, isSecondChance: true };
   }
   return { kind: 'exit', reason: 'idle' };

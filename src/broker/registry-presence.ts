@@ -54,9 +54,9 @@ export class RegistryPresence {
     for (const undo of this.#undo.splice(0)) undo();
   }
 
-  /** The generation above ours, if there is one. */
+  /** The generation above ours, if there is one that can be seen. */
   async findSuccessor(): Promise<number | undefined> {
-    const [highest] = await listGenerations(this.#folder);
+    const [highest] = await this.#listGenerations();
     return highest !== undefined && highest > this.#options.keeper.record.generation ? highest : undefined;
   }
 
@@ -82,7 +82,13 @@ export class RegistryPresence {
     if (!isServing()) return;
     await this.noticeSuccessor();
     await onLook();
-    if (this.#isSuperseded || !isServing() || (await this.#isFindable())) return;
+    try {
+      if (this.#isSuperseded || !isServing() || (await this.#isFindable())) return;
+    } catch (error) {
+      // Not to be seen is not to be lost: the next look will tell.
+      log.warn('registry.unreadable', { errno: errnoOf(error), message: describeError(error) });
+      return;
+    }
     log.warn('registry.lost', { socket: keeper.record.socket });
     try {
       await this.#publishAgain();
@@ -90,6 +96,16 @@ export class RegistryPresence {
     } catch (error) {
       log.error('registry.not-published', { message: describeError(error) });
       onLost(describeError(error));
+    }
+  }
+
+  /** A registry that cannot be read for the moment names no successor. */
+  async #listGenerations(): Promise<number[]> {
+    try {
+      return await listGenerations(this.#folder);
+    } catch (error) {
+      this.#options.log.warn('registry.unreadable', { errno: errnoOf(error), message: describeError(error) });
+      return [];
     }
   }
 

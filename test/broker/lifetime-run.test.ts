@@ -25,6 +25,7 @@ class SimulatedBroker {
   lateMs = 0;
   neededUntilAt = 0;
   #quietSinceAt: number | undefined;
+  #secondChanceUntilAt: number | undefined;
   #lastHoldGivenBackAt: number | undefined;
 
   constructor(policy: LifetimePolicy) {
@@ -67,6 +68,7 @@ class SimulatedBroker {
       this.#quietSinceAt = undefined;
       this.#lastHoldGivenBackAt = undefined;
       this.secondChances = 0;
+      this.#secondChanceUntilAt = undefined;
       this.lateMs = 0;
     } else this.#quietSinceAt ??= this.now;
     const judgement = judge(this.#vitals(latenessMs), this.#policy, this.now);
@@ -74,6 +76,7 @@ class SimulatedBroker {
     else if (judgement.kind === 'stay') this.timerAt = judgement.recheckAt;
     else {
       this.secondChances += judgement.isSecondChance ? 1 : 0;
+      if (judgement.isSecondChance) this.#secondChanceUntilAt = judgement.at;
       this.timerAt = judgement.at;
     }
   }
@@ -88,7 +91,7 @@ class SimulatedBroker {
       stop: undefined,
       isSuperseded: false,
       latenessMs,
-      hasRechecked: this.secondChances > 0,
+      secondChanceUntilAt: this.#secondChanceUntilAt,
     };
   }
 }

@@ -19,7 +19,7 @@ const QUIET: Vitals = {
   stop: undefined,
   isSuperseded: false,
   latenessMs: 0,
-  hasRechecked: false,
+  secondChanceUntilAt: undefined,
 };
 
 /** Since the quiet began. */
@@ -154,9 +154,15 @@ const UNNEEDED: Case[] = [
   },
   {
     title: 'exits when the second chance comes late too',
-    vitals: { latenessMs: 9_000, hasRechecked: true },
+    vitals: { latenessMs: 9_000, secondChanceUntilAt: at(65_501) },
     now: at(70_000),
     expected: exit('idle'),
+  },
+  {
+    title: 'keeps to the second chance, whoever asks meanwhile',
+    vitals: { secondChanceUntilAt: at(65_501) },
+    now: at(61_000),
+    expected: recheck(65_501),
   },
   {
     title: 'needs no second chance before the grace is over',

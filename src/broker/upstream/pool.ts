@@ -1,6 +1,6 @@
 /** Which upstreams exist, and for whom. Each client has its own: isolated, gone with its client. */
 import { type Config, FIXED } from '../../config.ts';
-import { BrokerError } from '../../errors.ts';
+import { BrokerError, describeError, errnoOf } from '../../errors.ts';
 import type { Log } from '../../log.ts';
 import type { AttachParams, UpstreamStatus } from '../../rpc/control.ts';
 import { Attachment } from './attachment.ts';
@@ -101,6 +101,11 @@ export class Pool {
   }
 
   async #recordTrees(): Promise<void> {
-    for (const { attachment } of this.#attachments.values()) await attachment.upstream.recordTree();
+    try {
+      for (const { attachment } of this.#attachments.values()) await attachment.upstream.recordTree();
+    } catch (error) {
+      // Looked at again soon, and before each stop.
+      this.#options.log.warn('tree.unreadable', { errno: errnoOf(error), message: describeError(error) });
+    }
   }
 }
