@@ -33,7 +33,7 @@ describe('LifetimeClock', () => {
     clock.ask();
     vi.advanceTimersByTime(999);
     expect(exits).toEqual([]);
-    vi.advanceTimersByTime(2);
+    vi.advanceTimersByTime(10);
     expect(exits).toEqual(['idle']);
   });
 
@@ -47,7 +47,7 @@ describe('LifetimeClock', () => {
     set({ attachedClients: 0 });
     vi.advanceTimersByTime(999);
     expect(exits).toEqual([]);
-    vi.advanceTimersByTime(2);
+    vi.advanceTimersByTime(10);
     expect(exits).toEqual(['idle']);
   });
 
@@ -75,7 +75,7 @@ describe('LifetimeClock', () => {
     vi.advanceTimersByTime(100);
     clock.noteHoldGivenBack();
     clock.ask();
-    vi.advanceTimersByTime(202);
+    vi.advanceTimersByTime(210);
     expect(exits).toEqual(['idle']);
   });
 });
