@@ -36,23 +36,19 @@ export async function logs(cwd: string | undefined, options: LogsOptions): Promi
 
 /** Prints what is appended, until interrupted; a rotated file is read from its start. */
 async function follow(file: string, from: number): Promise<void> {
-  for (const name of ['CHOKIDAR_USEPOLLING', 'CHOKIDAR_INTERVAL']) delete process.env[name];
-  const { watch } = await import('chokidar');
+  const { watchPath } = await import('./watch.ts');
   let at = from;
   let reading: Promise<void> = Promise.resolve();
-  const watcher = watch(file, { ignoreInitial: true });
   await new Promise<void>((resolve, reject) => {
     process.stdout.on('error', () => resolve());
-    watcher.on('error', reject);
-    watcher.on('all', () => {
+    const readOn = (): void => {
       reading = reading.then(async () => {
         at = await printFrom(file, at);
       });
       reading.catch(reject);
-    });
-    watcher.on('ready', () => watcher.emit('all', 'change', file));
+    };
+    watchPath(file, 0, readOn).catch(reject);
   });
-  await watcher.close();
 }
 
 /** @returns where the next read begins. */

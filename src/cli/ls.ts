@@ -97,16 +97,9 @@ async function renderHistory(config: Config): Promise<string> {
 
 /** Shows the list again whenever the registry changes, and regularly: file events are a hint only. */
 async function watchList(config: Config, options: LsOptions): Promise<number> {
-  // The environment must not turn the watcher into a poller.
-  for (const name of ['CHOKIDAR_USEPOLLING', 'CHOKIDAR_INTERVAL']) delete process.env[name];
-  const { watch } = await import('chokidar');
-  const { brokersDir } = stateLayout(config.stateDir);
-  const watcher = watch(brokersDir, { ignoreInitial: true, depth: 2 });
+  const { watchPath } = await import('./watch.ts');
   let wake: () => void = () => undefined;
-  watcher.on('all', () => wake());
-  watcher.on('error', (error) =>
-    process.stderr.write(`broker ls: not watching (${String(error)}); looking every ${WATCH_EVERY_MS} ms\n`),
-  );
+  const watching = await watchPath(stateLayout(config.stateDir).brokersDir, 2, () => wake());
   const clear = process.stdout.isTTY ? '\u001b[2J\u001b[H' : '';
   let isOver = false;
   process.stdout.on('error', () => {
@@ -123,6 +116,6 @@ async function watchList(config: Config, options: LsOptions): Promise<number> {
       };
     });
   }
-  await watcher.close();
+  await watching.close();
   return 0;
 }

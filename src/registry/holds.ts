@@ -1,9 +1,9 @@
 /** Holds: the claims of host sessions on a cwd. Take, give back, list; and is the session still there. */
-import { mkdir, readdir, rm } from 'node:fs/promises';
+import { mkdir, rm } from 'node:fs/promises';
 import { join } from 'node:path';
-import { BrokerError, hasErrno } from '../errors.ts';
+import { BrokerError } from '../errors.ts';
 import { type ProcessIdentity, verifyIdentity } from '../process/identity.ts';
-import { isSafeId, readIfThere, writeAtomically } from './paths.ts';
+import { isSafeId, listIfThere, readIfThere, writeAtomically } from './paths.ts';
 
 export interface Hold {
   sessionId: string;
@@ -33,13 +33,7 @@ export async function giveBackHold(holdsDir: string, sessionId: string): Promise
 
 /** All holds that can be read. */
 export async function listHolds(holdsDir: string): Promise<Hold[]> {
-  let names: string[];
-  try {
-    names = await readdir(holdsDir);
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return [];
-    throw error;
-  }
+  const names = await listIfThere(holdsDir);
   const holds: Hold[] = [];
   for (const name of names.filter((one) => one.endsWith('.json'))) {
     const hold = parseHold(await readIfThere(join(holdsDir, name)));

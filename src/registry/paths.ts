@@ -1,6 +1,6 @@
 /** Where everything is: canonical roots, their keys, the state dir's files, the runtime dir's sockets. */
 import { readFileSync } from 'node:fs';
-import { lstat, mkdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
+import { lstat, mkdir, readdir, readFile, realpath, rename, rm, writeFile } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { FIXED, requireAbsolute } from '../config.ts';
@@ -231,6 +231,16 @@ export async function writeAtomically(file: string, text: string): Promise<void>
     await rename(temp, file);
   } catch (error) {
     await rm(temp, { force: true });
+    throw error;
+  }
+}
+
+/** The names in a folder; empty when there is none. */
+export async function listIfThere(dir: string): Promise<string[]> {
+  try {
+    return await readdir(dir);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return [];
     throw error;
   }
 }

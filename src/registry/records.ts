@@ -6,7 +6,7 @@
 import { link, lstat, readdir, rm, unlink, utimes, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
-import { readIfThere, writeAtomically } from './paths.ts';
+import { listIfThere, readIfThere, writeAtomically } from './paths.ts';
 import { type BrokerRecord, parseRecord, type RecordReading } from './record.ts';
 
 /** A record file as found. */
@@ -18,13 +18,7 @@ export interface FoundRecord {
 
 /** Generations in a folder, highest first; empty when there is no folder. */
 export async function listGenerations(folder: string): Promise<number[]> {
-  let names: string[];
-  try {
-    names = await readdir(folder);
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return [];
-    throw error;
-  }
+  const names = await listIfThere(folder);
   return names
     .flatMap((name) => /^([1-9]\d{0,8})\.json$/.exec(name)?.[1] ?? [])
     .map(Number)
@@ -148,12 +142,7 @@ export async function removeFolder(
 
 /** The keys of all folders in the registry. */
 export async function listKeys(brokersDir: string): Promise<string[]> {
-  try {
-    return (await readdir(brokersDir, { withFileTypes: true })).filter((entry) => entry.isDirectory()).map((entry) => entry.name);
-  } catch (error) {
-    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) return [];
-    throw error;
-  }
+  return (await listIfThere(brokersDir)).filter((name) => /^[A-Za-z0-9_-]+$/.test(name));
 }
 
 function recordFile(folder: string, generation: number): string {

@@ -109,7 +109,7 @@ describe('reading a folder', () => {
   it('lists the folders of the registry and nothing else', async () => {
     const dir = await createTempDir();
     await mkdir(join(dir, 'app-0123456789ab'));
-    await writeFile(join(dir, 'stray'), '');
+    await writeFile(join(dir, 'stray.txt'), '');
     expect(await listKeys(dir)).toEqual(['app-0123456789ab']);
     expect(await listKeys(join(dir, 'missing'))).toEqual([]);
   });
