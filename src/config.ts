@@ -31,9 +31,9 @@ export const KNOBS = {
   silentMs: knob('CWD_BROKER_SILENT_MS', 5_000, 'ms', 50, 60_000, 'how long a broker waits for a hello on a connection'),
   startMs: knob('CWD_BROKER_START_MS', 15_000, 'ms', 100, 600_000, 'how long a broker may take to start'),
   wedgedMs: knob('CWD_BROKER_WEDGED_MS', 5_000, 'ms', 100, 600_000, 'patience with an owner that is alive but silent'),
-  shutdownMs: knob('CWD_BROKER_SHUTDOWN_MS', 10_000, 'ms', 1_000, 600_000, 'how long a whole shutdown may take'),
-  maxFrameBytes: knob('CWD_BROKER_MAX_FRAME_BYTES', 16 * MIB, 'bytes', 1024, 1024 * MIB, 'longest control frame'),
-  maxQueueBytes: knob('CWD_BROKER_MAX_QUEUE_BYTES', 32 * MIB, 'bytes', 1024, 1024 * MIB, 'most that is queued for one client'),
+  shutdownMs: knob('CWD_BROKER_SHUTDOWN_MS', 10_000, 'ms', 8_000, 600_000, 'how long a whole shutdown may take'),
+  maxFrameBytes: knob('CWD_BROKER_MAX_FRAME_BYTES', 16 * MIB, 'bytes', MIB, 1024 * MIB, 'longest control frame'),
+  maxQueueBytes: knob('CWD_BROKER_MAX_QUEUE_BYTES', 32 * MIB, 'bytes', MIB, 1024 * MIB, 'most that is queued for one client'),
   maxChildren: knob('CWD_BROKER_MAX_CHILDREN', 256, 'count', 1, 65_536, 'children one broker may run'),
   maxLogBytes: knob('CWD_BROKER_MAX_LOG_BYTES', MIB, 'bytes', 1024, 1024 * MIB, 'log size before rotation (two files are kept)'),
 } as const satisfies Record<string, Knob>;
@@ -82,6 +82,8 @@ export const FIXED = {
   heldGraceMs: 5_000,
   /** At most one take-over from a silent owner in this time. */
   takeoverEveryMs: 600_000,
+  /** What hiding, history, tombstone and socket may take beside the shutdown itself, each, on a disk that does not answer. */
+  exitStepMs: 2_000,
   /** How long one waits for the start lock; it only saves work. */
   lockWaitMs: 2_000,
   /** The lock's own staleness; its library allows no less than 2 s. */

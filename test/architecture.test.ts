@@ -61,8 +61,8 @@ const ONLY_HERE: OnlyHere[] = [
   {
     what: 'ends the process',
     calls: /^process\.(exit|abort|reallyExit)$/,
-    where: ['broker/main'],
-    why: 'everything else returns or throws, so that nothing is cut off half-way',
+    where: ['broker/main', 'cli/hook'],
+    why: 'everything else returns or throws, so that nothing is cut off half-way; a hook has to end in time',
   },
   {
     what: 'signals a process by number',

@@ -32,7 +32,7 @@ export interface BrokerOptions {
   runtimeDir: string;
   config: Config;
   log: Log;
-  /** Called once, when everything is over. */
+  /** Called once, when everything is over. Children that could not be stopped are in the record. */
   onEnd(reason: ExitReason): void;
 }
 
@@ -54,8 +54,10 @@ export class Broker implements ControlHost {
   #stopWish: Vitals['stop'];
   #stopDetail: string | undefined;
   #isSuperseded = false;
-  #holdsTakenAt: number[] = [];
+  #holds: Hold[] = [];
   #isLeaving = false;
+  /** The exit is past taking back. */
+  #hasDecided = false;
 
   constructor(options: BrokerOptions) {
     const { record, config, log, layout, key, runtimeDir } = options;
@@ -155,8 +157,8 @@ export class Broker implements ControlHost {
   async abortStart(reason: 'fatal' | 'superseded', detail: string): Promise<void> {
     this.#isLeaving = true;
     this.#dispose();
-    await this.#listener.stop();
-    await this.#keeper.bury(reason, detail);
+    await this.#step('socket', FIXED.exitStepMs, () => this.#listener.stop());
+    await this.#step('tombstone', FIXED.exitStepMs, () => this.#keeper.bury(reason, detail));
   }
 
   async admit(view: DirectoryIdentity | undefined): Promise<void> {
@@ -167,12 +169,18 @@ export class Broker implements ControlHost {
     // Two witnesses, this probe and the client: whoever comes to the new directory gets a new broker.
     if (seen === 'replaced') throw closing('the working directory was replaced');
     if (this.#isSuperseded) throw closing('a newer broker serves this directory');
-    if (this.record.phase !== 'serving' || this.#stopWish !== undefined) throw closing('this broker is leaving');
+    if (this.#hasDecided || this.record.phase !== 'serving' || this.#stopWish !== undefined)
+      throw closing('this broker is leaving');
   }
 
   async onHoldGivenBack(): Promise<void> {
     if ((await this.#readHolds()) === 0) this.#clock.noteHoldGivenBack();
     this.onChange();
+  }
+
+  /** A bug met while answering somebody: written down; the others are served on. */
+  onBug(error: unknown): void {
+    this.#log.error('bug', { detail: error instanceof Error ? error.stack : String(error) });
   }
 
   /** The one door: every change leads here, and is judged anew. */
@@ -198,13 +206,14 @@ export class Broker implements ControlHost {
     return {
       attachedClients: counted.filter((connection) => connection.isAttached).length,
       helloAt: counted.flatMap((connection) => (connection.isUndecided && connection.client ? connection.client.helloAt : [])),
-      holdsTakenAt: this.#holdsTakenAt,
+      holdsTakenAt: this.config.holdMs === 0 ? [] : this.#holds.map(({ takenAt }) => performance.now() - (Date.now() - takenAt)),
       stop: this.#stopWish,
       isSuperseded: this.#isSuperseded,
     };
   }
 
   async #leave(reason: ExitReason): Promise<void> {
+    if (this.#isLeaving) return;
     this.#isLeaving = true;
     const final = await this.#decideFinally(reason);
     if (final === undefined) {
@@ -215,39 +224,42 @@ export class Broker implements ControlHost {
     await this.#shutDown(final);
   }
 
-  /** What keeps the broker from hiding must not keep it from leaving. */
+  /** What keeps the broker from hiding must not keep it from leaving: not an error, and not a disk that does not answer. */
   async #decideFinally(reason: ExitReason): Promise<ExitReason | undefined> {
-    try {
-      return await this.#locked(() => this.#hideAndDrain(reason));
-    } catch (error) {
-      this.#log.error('exit.step-failed', { step: 'hide', message: describeError(error) });
-      return reason;
-    }
+    const decided = await this.#step('hide', FIXED.lockWaitMs + FIXED.exitStepMs, () =>
+      this.#locked(() => this.#hideAndDrain(reason)),
+    );
+    if (decided.isDone) return decided.value;
+    this.#hasDecided = true;
+    return reason;
   }
 
   /** Under the start lock, so that nobody starts a successor while this one may still stay. */
   async #hideAndDrain(reason: ExitReason): Promise<ExitReason | undefined> {
     await this.#listener.hide();
     const again = this.#clock.judge();
-    if (again.kind !== 'exit') {
+    if (again.kind !== 'exit' && !this.#hasDecided) {
       this.#log.info('exit.taken-back', { reason });
       await this.#listener.unhide();
       return undefined;
     }
+    const final = again.kind === 'exit' ? again.reason : reason;
+    // From here on nobody is let in, whatever becomes of the write.
+    this.#hasDecided = true;
     await this.#keeper.tryUpdate({ phase: 'draining', drainingAt: Date.now() });
-    this.#log.info('phase', { phase: 'draining', reason: again.reason, detail: this.#stopDetail });
-    return again.reason;
+    this.#log.info('phase', { phase: 'draining', reason: final, detail: this.#stopDetail });
+    return final;
   }
 
-  /** The whole end, under one total deadline. Every step runs; what fails is logged. */
+  /** The whole end. Every step runs, under a deadline of its own; what fails is logged. */
   async #shutDown(reason: ExitReason): Promise<void> {
     this.#dispose();
     for (const connection of this.#connections) connection.goaway(reason);
     this.pool.goaway(reason);
-    await this.#step('upstreams', () => Promise.race([this.pool.stopAll('shutdown'), sleep(this.config.shutdownMs)]));
+    await this.#step('upstreams', this.config.shutdownMs, () => this.pool.stopAll('shutdown'));
     const { record } = this;
     const end = { by: 'broker', reason, at: Date.now(), ...(this.#stopDetail && { detail: this.#stopDetail }) } as const;
-    await this.#step('history', () =>
+    await this.#step('history', FIXED.exitStepMs, () =>
       appendHistory(this.#options.layout.historyFile, {
         cwd: record.cwd.path,
         instance: record.instance,
@@ -256,18 +268,29 @@ export class Broker implements ControlHost {
         end,
       }),
     );
-    await this.#step('tombstone', () => this.#keeper.bury(reason, this.#stopDetail));
-    await this.#step('socket', () => this.#listener.stop());
+    await this.#step('tombstone', FIXED.exitStepMs, () => this.#keeper.bury(reason, this.#stopDetail));
+    await this.#step('socket', FIXED.exitStepMs, () => this.#listener.stop());
     this.#log.info('phase', { phase: 'stopped', reason });
     this.#listener.destroyAll();
     this.#options.onEnd(reason);
   }
 
-  async #step(name: string, run: () => Promise<unknown>): Promise<void> {
+  /** Runs one step of the way out; it never throws, and never takes longer than `deadlineMs`. */
+  async #step<T>(
+    name: string,
+    deadlineMs: number,
+    run: () => Promise<T>,
+  ): Promise<{ isDone: true; value: T } | { isDone: false }> {
+    const late = sleep(deadlineMs, undefined, { ref: false }).then(() => {
+      throw new Error(`not done within ${deadlineMs} ms`);
+    });
     try {
-      await run();
+      return { isDone: true, value: await Promise.race([run(), late]) };
     } catch (error) {
       this.#log.error('exit.step-failed', { step: name, message: describeError(error) });
+      return { isDone: false };
+    } finally {
+      late.catch(() => undefined);
     }
   }
 
@@ -286,21 +309,15 @@ export class Broker implements ControlHost {
     this.#presence.close();
   }
 
-  /** @returns how many host sessions hold this cwd. */
+  /** @returns how many host sessions hold this cwd. A folder that cannot be read for the moment changes nothing. */
   async #readHolds(): Promise<number> {
-    const holds = (await this.#listHolds()).filter((hold) => hold.key === this.#options.key && isHoldAlive(hold));
-    this.#holdsTakenAt = this.config.holdMs === 0 ? [] : holds.map((hold) => performance.now() - (Date.now() - hold.takenAt));
-    return holds.length;
-  }
-
-  /** A folder that cannot be read for the moment holds nothing, and ends nothing. */
-  async #listHolds(): Promise<Hold[]> {
     try {
-      return await listHolds(this.#options.layout.holdsDir);
+      const all = await listHolds(this.#options.layout.holdsDir);
+      this.#holds = all.filter((hold) => hold.key === this.#options.key && isHoldAlive(hold));
     } catch (error) {
       this.#log.warn('holds.unreadable', { errno: errnoOf(error), message: describeError(error) });
-      return [];
     }
+    return this.#holds.length;
   }
 }
 

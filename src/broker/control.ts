@@ -32,6 +32,7 @@ export interface ControlHost {
   status(): Promise<StatusResult>;
   requestStop(reason: 'requested' | 'cwd-gone'): void;
   onHoldGivenBack(): Promise<void>;
+  onBug(error: unknown): void;
   /** Called after anything that may matter for the broker's end. */
   onChange(): void;
 }
@@ -67,8 +68,9 @@ export class ControlConnection {
     this.#connection = new Connection(socket, host.config, {
       onRequest: (method, params) => this.#answer(method, params).catch(rethrowAsAnswer),
       onClose: () => this.#closed(),
+      onBug: (error) => host.onBug(error),
     });
-    this.#silence = setTimeout(() => this.#connection.destroy(), host.config.silentMs);
+    this.#silence = setTimeout(() => this.#endSilence(), host.config.silentMs);
     socket.once('close', () => this.#closed());
   }
 
@@ -161,6 +163,11 @@ export class ControlConnection {
     try {
       await this.#host.admit(undefined);
       const attachment = await this.#host.pool.attach(attach);
+      if (!this.#connection.isOpen) {
+        // The client went while its upstream started: nobody else would ever let go of it.
+        await attachment.close('closed');
+        throw new BrokerError('CONNECTION_CLOSED', 'the client is gone');
+      }
       this.#attachment = attachment;
       return {
         result: { attachment: attachment.id, wire: 'bytes' },
@@ -180,6 +187,15 @@ export class ControlConnection {
     // The answer goes first: what stderr has said follows it.
     queueMicrotask(() => setImmediate(() => found.bindSide(this.#connection)));
     return {};
+  }
+
+  /** After a gap the hello may have come unread: it is let in before the client is judged. */
+  #endSilence(): void {
+    setImmediate(() =>
+      setImmediate(() => {
+        if (this.#client === undefined) this.#connection.destroy();
+      }),
+    );
   }
 
   #closed(): void {
@@ -203,9 +219,15 @@ function checkHello(params: unknown): HelloParams {
     typeof hello.token === 'string' &&
     typeof hello.client?.name === 'string' &&
     Number.isSafeInteger(hello.client.pid) &&
-    (hello.marker === undefined || typeof hello.marker === 'string');
+    (hello.marker === undefined || typeof hello.marker === 'string') &&
+    (hello.cwd === undefined || isDirectoryView(hello.cwd));
   if (!isRight) throw new BrokerError('INVALID_PARAMS', 'hello needs protocol, token and client {name, version, pid}');
   return hello as HelloParams;
+}
+
+function isDirectoryView(value: unknown): value is DirectoryView {
+  const view = (typeof value === 'object' && value !== null ? value : {}) as Partial<DirectoryView>;
+  return [view.dev, view.ino, view.birthtimeNs].every((one) => typeof one === 'string');
 }
 
 function checkAttach(params: unknown): AttachParams {
@@ -218,7 +240,7 @@ function checkAttach(params: unknown): AttachParams {
     attach.args.every(isText) &&
     typeof attach.env === 'object' &&
     attach.env !== null &&
-    Object.values(attach.env).every(isText) &&
+    Object.entries(attach.env).every(([name, value]) => name !== '' && !name.includes('=') && isText(name) && isText(value)) &&
     (attach.name === undefined || isText(attach.name));
   if (!isRight)
     throw new BrokerError('INVALID_PARAMS', 'attach needs command, args (a list of strings) and env (strings by name)');

@@ -40,7 +40,8 @@ export async function startReapIfDue(
   return { now };
 }
 
-function startReap(layout: StateLayout, log: Log): void {
+/** Starts it now, detached. Never fails. */
+export function startReap(layout: StateLayout, log: Log): void {
   try {
     writeFileSync(layout.reapStamp, '', { mode: 0o600 });
     const script = binScript('broker.js');

@@ -14,11 +14,11 @@ import {
   confirm,
   type DirectoryIdentity,
   isAncestorReadable,
-  isCwdDeleted,
   isOnOverlay,
   type ProbeClass,
   probeDirectory,
   type StatDirectory,
+  sitsInDeleted,
   statDirectory,
 } from '../registry/directory.ts';
 
@@ -154,7 +154,10 @@ export class DirectoryWatch {
 
   /** A second sign beside a changed birth time: a child sits in a deleted directory, or the parent reported that name. */
   #hasWitness(): boolean {
-    return this.#options.childPids().some(isCwdDeleted) || (this.#sawParentEvent && !this.#isOverlay);
+    return (
+      this.#options.childPids().some((pid) => sitsInDeleted(pid, this.#options.path)) ||
+      (this.#sawParentEvent && !this.#isOverlay)
+    );
   }
 }
 

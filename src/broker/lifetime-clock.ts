@@ -75,6 +75,11 @@ export class LifetimeClock {
     this.#exitsAt = undefined;
   }
 
+  /** A timer that was replaced or stopped since it fired asks nothing any more. */
+  #askFor(timer: NodeJS.Timeout): void {
+    if (this.#timer === timer) this.ask();
+  }
+
   #vitals(now: number): Vitals {
     return {
       ...this.#options.readNeeds(),
@@ -89,7 +94,10 @@ export class LifetimeClock {
   #arm(at: number | undefined): void {
     if (at === undefined) return;
     // Clients that connected while the process did not run are let in before anything is judged.
-    const askLater = (): void => void setImmediate(() => setImmediate(() => this.ask()));
-    this.#timer = setTimeout(askLater, Math.max(0, at - performance.now()));
+    const timer = setTimeout(
+      () => setImmediate(() => setImmediate(() => this.#askFor(timer))),
+      Math.max(0, at - performance.now()),
+    );
+    this.#timer = timer;
   }
 }

@@ -5,16 +5,16 @@
 import { closeSync, fstatSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 import { setFlagsFromString } from 'node:v8';
-import type { Config } from '../config.ts';
+import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { createLog, type Log } from '../log.ts';
 import { openLogFile } from '../registry/log-file.ts';
 import { brokerKey, openRuntimeDir, stateLayout } from '../registry/paths.ts';
-import type { BrokerRecord } from '../registry/record.ts';
+import type { BrokerRecord, ExitReason } from '../registry/record.ts';
 import { readGeneration } from '../registry/records.ts';
 import { readConfig } from '../registry/settings.ts';
 import { Broker, SupersededError } from './broker.ts';
-import { type DueReap, startReapIfDue } from './crash-reap.ts';
+import { type DueReap, startReap, startReapIfDue } from './crash-reap.ts';
 
 /** EX_SOFTWARE of sysexits: a bug, or a start that could not be. */
 const EXIT_BUG = 70;
@@ -53,33 +53,35 @@ async function run(
     const config = readConfig();
     const layout = stateLayout(config.stateDir);
     const key = brokerKey(args.cwd);
-    log = createLog(openLogFile(layout.log(key), config.maxLogBytes).write);
+    const ownLog = createLog(openLogFile(layout.log(key), config.maxLogBytes).write);
+    log = ownLog;
     const record = await readOwnRecord(layout.folder(key), args);
     const runtimeDir = await openRuntimeDir(process.env);
-    const broker = new Broker({
+    const end = (reason: ExitReason): void => {
+      if (broker.record.children.length > 0) startReap(layout, ownLog);
+      else dueReap?.now();
+      process.exit(reason === 'fatal' ? EXIT_BUG : 0);
+    };
+    const broker: Broker = new Broker({
       record,
       key,
       layout,
       runtimeDir,
       config,
-      log,
-      onEnd: (reason) => {
-        dueReap?.now();
-        process.exit(reason === 'fatal' ? EXIT_BUG : 0);
-      },
+      log: ownLog,
+      onEnd: end,
     });
-    let fatal = 0;
+    let isDoomed = false;
     onStop((reason, detail) => {
       if (reason === 'fatal') log?.error('bug', { detail });
-      // A second bug while leaving, or one that keeps the exit from happening, must not keep the process.
-      fatal += reason === 'fatal' ? 1 : 0;
-      if (fatal > 1) process.exit(EXIT_BUG);
-      if (reason === 'fatal') setTimeout(() => process.exit(EXIT_BUG), config.shutdownMs * 2).unref();
       broker.stop(reason, detail);
+      // A bug may be what keeps the exit from happening; more of them change nothing.
+      if (reason === 'fatal' && !isDoomed) setTimeout(() => end('fatal'), config.shutdownMs + 4 * FIXED.exitStepMs).unref();
+      isDoomed ||= reason === 'fatal';
     });
-    await startWithin(broker, config, log);
+    await startWithin(broker, config, ownLog);
     say('ready');
-    dueReap = await startReapIfDue(layout, layout.folder(key), record.generation, log);
+    dueReap = await startReapIfDue(layout, layout.folder(key), record.generation, ownLog);
   } catch (error) {
     if (error instanceof SupersededError) say('superseded');
     else say(`error ${describeError(error).replaceAll('\n', ' ')}`);

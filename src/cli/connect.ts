@@ -10,9 +10,12 @@ import { constants } from 'node:os';
 import { resolve } from 'node:path';
 import { connectBroker, type OpenUpstream, type UpstreamEnd } from '../client/client.ts';
 import { FIXED } from '../config.ts';
-import { BrokerError } from '../errors.ts';
+import { BrokerError, describeError, type ErrorCode, errnoOf } from '../errors.ts';
 import type { ConnectRequest } from './connect-arguments.ts';
 import { startDirectory } from './context.ts';
+
+/** Who started us, before it can be gone. */
+const PARENT = process.ppid;
 
 /** Brokers that leave just as we come are tried again this often. */
 const TRIES = 5;
@@ -34,11 +37,11 @@ async function runThroughBroker(request: ConnectRequest): Promise<number> {
     try {
       upstream = await open(request, cwd);
     } catch (error) {
-      if (!(error instanceof BrokerError) || error.code === 'USAGE') throw error;
-      if ((error.code === 'CLOSING' || error.code === 'CONNECTION_CLOSED') && tries < TRIES) continue;
+      if (!mayFallBack(error)) throw error;
+      if (hasCode(error, 'CLOSING', 'CONNECTION_CLOSED') && tries < TRIES) continue;
       if (!request.fallback) throw error;
       const { runDirectly } = await import('./fallback.ts');
-      note(`no broker (${error.message}); running the command directly`);
+      note(`no broker (${describeError(error)}); running the command directly`);
       return runDirectly({ command: request.command, args: request.args, cwd });
     }
     const { end, hasForwarded, isInputOver } = await relay(upstream);
@@ -48,6 +51,15 @@ async function runThroughBroker(request: ConnectRequest): Promise<number> {
     note(end.kind === 'goaway' ? `the broker leaves: ${end.goaway.reason}` : 'the connection to the broker is lost');
     return 1;
   }
+}
+
+/** Whatever the broker or the system refuses, the command can run without; wrong usage and bugs are told. */
+function mayFallBack(error: unknown): boolean {
+  return error instanceof BrokerError ? error.code !== 'USAGE' : errnoOf(error) !== undefined;
+}
+
+function hasCode(error: unknown, ...codes: ErrorCode[]): boolean {
+  return error instanceof BrokerError && codes.includes(error.code);
 }
 
 async function open(request: ConnectRequest, cwd: string): Promise<OpenUpstream> {
@@ -75,7 +87,6 @@ async function relay(upstream: OpenUpstream): Promise<Relayed> {
   let hasForwarded = false;
   let isInputOver = false;
   let lastByteAt = performance.now();
-  const parent = process.ppid;
   const undo: Array<() => void> = [];
   const on = (emitter: NodeJS.EventEmitter, event: string, listener: (...args: never[]) => void): void => {
     emitter.on(event, listener as (...args: unknown[]) => void);
@@ -111,7 +122,7 @@ async function relay(upstream: OpenUpstream): Promise<Relayed> {
   upstream.stderr.on('data', (chunk: Buffer) => stderr.write(chunk));
   // Somebody else may hold our stdin open after the one who started us is gone.
   const watch = setInterval(() => {
-    if (process.ppid !== parent && performance.now() - lastByteAt > FIXED.shimOrphanMs) leave();
+    if (process.ppid !== PARENT && performance.now() - lastByteAt > FIXED.shimOrphanMs) leave();
   }, FIXED.shimOrphanMs / 10);
   undo.push(
     () => clearInterval(watch),

@@ -6,8 +6,8 @@ import { readConfig } from '../registry/settings.ts';
 
 export const HOOKS = ['session-start', 'session-end'] as const;
 
-/** Never throws and never returns anything but 0: a hook of ours must not fail a host session. */
-export async function hook(name: string): Promise<number> {
+/** Ends the process with 0, whatever happens: a hook of ours must not fail a host session. */
+export async function hook(name: string): Promise<never> {
   try {
     const config = readConfig();
     const input = await readHookInput(process.stdin);
@@ -21,7 +21,8 @@ export async function hook(name: string): Promise<number> {
   } catch (error) {
     process.stderr.write(`broker hook: ${describeError(error)}\n`);
   }
-  return 0;
+  // What is still under way (a lock, a file system that does not answer) must not hold up the host session.
+  process.exit(0);
 }
 
 async function startDetachedReap(): Promise<void> {

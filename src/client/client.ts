@@ -2,11 +2,10 @@
  * A client of one directory's broker: typed questions, and upstreams to talk to. What a tool that
  * embeds the library uses, and what the shim is built on.
  */
-import { once } from 'node:events';
 import type { Socket } from 'node:net';
-import type { Readable } from 'node:stream';
+import type { PassThrough, Readable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Config } from '../config.ts';
+import { type Config, FIXED } from '../config.ts';
 import { BrokerError } from '../errors.ts';
 import type { BrokerRecord } from '../registry/record.ts';
 import { readConfig } from '../registry/settings.ts';
@@ -162,20 +161,21 @@ export class BrokerClient {
     const stderr = new (process.getBuiltinModule('node:stream').PassThrough)();
     let end: UpstreamEnd = { kind: 'lost' };
     const side = await this.#greetedWhile(stream, (method, params) => {
-      if (method === NOTIFICATIONS.stderr) stderr.write(Buffer.from((params as StderrData).data, 'base64'));
+      if (method === NOTIFICATIONS.stderr) writeBounded(stderr, Buffer.from((params as StderrData).data, 'base64'));
       // The broker stops the upstream when it leaves: that end says less than the goaway before it.
       else if (method === NOTIFICATIONS.exit && end.kind !== 'goaway') end = { kind: 'exit', exit: params as ExitNotice };
       else if (method === NOTIFICATIONS.goaway) end = { kind: 'goaway', goaway: params as GoawayNotice };
     });
-    await side.request(METHODS.stderr, { attachment: id }, CONTROL_MS);
-    const sideClosed = once(side.socket, 'close');
-    const ended = once(stream, 'close')
-      .then(() => sideClosed)
-      .catch(() => undefined)
-      .then(() => {
-        stderr.end();
-        return end;
-      });
+    const ended = Promise.all([closed(stream), closed(side.socket)]).then(() => {
+      stderr.end();
+      return end;
+    });
+    try {
+      await side.request(METHODS.stderr, { attachment: id }, CONTROL_MS);
+    } catch (error) {
+      side.destroy();
+      throw error;
+    }
     const close = (): void => {
       stream.destroy();
       side.destroy();
@@ -223,4 +223,20 @@ export class BrokerClient {
 
 function withoutUndefined(env: Readonly<Record<string, string | undefined>>): Record<string, string> {
   return Object.fromEntries(Object.entries(env).filter((pair): pair is [string, string] => pair[1] !== undefined));
+}
+
+/** Resolves when a socket is closed, however that came. */
+function closed(socket: Socket): Promise<void> {
+  return new Promise((resolve) => {
+    if (socket.closed) resolve();
+    else socket.once('close', () => resolve());
+  });
+}
+
+/** While nobody reads what an upstream says on stderr, the oldest of it is dropped. */
+function writeBounded(stderr: PassThrough, chunk: Buffer): void {
+  while (stderr.readableFlowing !== true && stderr.readableLength + stderr.writableLength > FIXED.stderrRingBytes) {
+    if (stderr.read() === null) break;
+  }
+  stderr.write(chunk);
 }

@@ -24,7 +24,7 @@ import {
   stateLayout,
 } from '../registry/paths.ts';
 import { type BrokerRecord, RECORD_SCHEMA } from '../registry/record.ts';
-import { createRecord, type FoundRecord, readGeneration, readHighest } from '../registry/records.ts';
+import { createRecord, type FoundRecord, readGeneration, readHighest, updateRecord } from '../registry/records.ts';
 import { withStartLock } from '../registry/start-lock.ts';
 import type { Connection } from '../rpc/connection.ts';
 import { type HelloResult, PROTOCOL } from '../rpc/control.ts';
@@ -239,11 +239,21 @@ class Ensuring {
     };
   }
 
+  /** Starts the daemon of a record and waits until it is ready, or says why it is not. */
   async #launch(record: BrokerRecord, runtimeDir: string): Promise<void> {
+    // `superseded` means a higher generation came meanwhile: it is found at the next look.
+    const said = await this.#spawn(record, runtimeDir).catch((error: unknown) => `error ${describeError(error)}`);
+    if (said === 'ready' || said === 'superseded') return;
+    const why = said.replace(/^error /, '');
+    await this.#buryStillborn(record, why);
+    throw startFailed(this.#root, why);
+  }
+
+  async #spawn(record: BrokerRecord, runtimeDir: string): Promise<string> {
     const { config } = this.#request;
     // Loaded here: nearly every client finds a broker that runs.
     const { daemonEnvironment, startDetachedUntilReady } = await import('../process/detach.ts');
-    const said = await startDetachedUntilReady(
+    return startDetachedUntilReady(
       {
         nodeOptions: DAEMON_NODE_OPTIONS,
         script: record.script,
@@ -258,9 +268,15 @@ class Ensuring {
       // The broker owns the deadline and says what went wrong; this one is for a broker that cannot speak.
       config.startMs + FIXED.lockWaitMs,
     );
-    // `superseded` means a higher generation came meanwhile: it is found at the next look.
-    if (said === 'ready' || said === 'superseded') return;
-    throw startFailed(this.#root, said.replace(/^error /, ''));
+  }
+
+  /** A daemon that ended before it could write anything leaves our record as we made it: whoever waits for it must hear. */
+  async #buryStillborn(record: BrokerRecord, why: string): Promise<void> {
+    const found = await readGeneration(this.#folder, record.generation);
+    const now = found?.reading.kind === 'record' ? found.reading.record : undefined;
+    if (now?.instance !== record.instance || now.phase !== 'starting' || now.broker !== undefined) return;
+    const end = { by: 'broker', reason: 'fatal', at: Date.now(), detail: why } as const;
+    await updateRecord(this.#folder, { ...record, phase: 'stopped', end });
   }
 
   #wedgedError(found: FoundRecord | undefined): BrokerError {

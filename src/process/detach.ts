@@ -43,7 +43,8 @@ export function startDetached(request: DetachedRequest): void {
  */
 export async function startDetachedUntilReady(request: DetachedRequest, deadlineMs: number): Promise<string> {
   const shell = launch(request, true);
-  const pipe = shell.stdio[3] as Readable;
+  const pipe = shell.stdio?.[3] as Readable | undefined;
+  if (pipe === undefined) throw new BrokerError('UNAVAILABLE', 'the system refuses another process');
   shell.unref();
   try {
     return await firstLine(pipe, deadlineMs);

@@ -5,7 +5,7 @@
  */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { stat } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
 import { observe } from './identity.ts';
@@ -41,28 +41,16 @@ export interface GatedChild {
  *   system refuses another process.
  */
 export async function spawnGated(request: ChildCommand): Promise<GatedChild> {
-  // A vanished cwd makes spawn say ENOENT of the command, which sends the reader the wrong way.
-  await requireDirectory(request.cwd);
-  const child = spawn('/bin/sh', ['-c', GATE_SCRIPT, 'sh', request.command, ...request.args], {
-    cwd: request.cwd,
-    env: { ...request.env, [MARKER_VARIABLE]: extendMarker(request.env[MARKER_VARIABLE], request.marker) },
-    detached: true,
-    stdio: ['pipe', request.output, request.output, 'pipe'],
-  });
+  const child = await trySpawn(request);
   const gate = child.stdio[3] as Writable;
   gate.on('error', ignoreBrokenPipe);
   child.stdin?.on('error', ignoreBrokenPipe);
-  try {
-    await once(child, 'spawn');
-  } catch (error) {
-    throw new BrokerError('UPSTREAM_START_FAILED', `cannot start ${request.command}: ${describeError(error)}`, { cause: error });
-  }
   const pid = child.pid as number;
   const observation = observe(pid);
   const startTime = observation.state === 'alive' ? observation.startTime : '';
   return {
     process: child,
-    target: { pid, startTime, pgid: pid, marker: request.marker, escaped: [] },
+    target: { pid, startTime, pgid: pid, marker: request.marker, known: [] },
     open: () => void gate.end('\n'),
     abandon: async () => {
       const exited = child.exitCode === null && child.signalCode === null ? once(child, 'exit') : undefined;
@@ -72,14 +60,39 @@ export async function spawnGated(request: ChildCommand): Promise<GatedChild> {
   };
 }
 
-async function requireDirectory(cwd: string): Promise<void> {
+/** The shell that is the gate. Some refusals are thrown, some come as an event; without descriptors there are not even pipes. */
+async function trySpawn(request: ChildCommand): Promise<ChildProcess> {
   try {
-    if ((await stat(cwd)).isDirectory()) return;
+    const child = spawnShell(request);
+    child.on('error', () => undefined);
+    if (child.pid === undefined) await once(child, 'spawn');
+    return child;
   } catch (error) {
-    if (!hasErrno(error, 'ENOENT', 'ENOTDIR')) throw error;
+    // The shell is there, so what is not there is the directory.
+    if (hasErrno(error, 'ENOENT', 'ENOTDIR')) {
+      throw new BrokerError('NOT_FOUND', `the working directory is gone: ${request.cwd}`, {
+        cause: error,
+        hint: 'Start the command from a directory that exists.',
+      });
+    }
+    throw new BrokerError('UPSTREAM_START_FAILED', `cannot start ${request.command}: ${describeError(error)}`, { cause: error });
   }
-  throw new BrokerError('NOT_FOUND', `the working directory is gone: ${cwd}`, {
-    hint: 'Start the command from a directory that exists.',
+}
+
+/**
+ * A plain `sh` may drop variables whose names are no identifiers (npm has such), bash passes them on.
+ */
+function shellFor(env: ChildCommand['env']): string {
+  const isPlain = Object.keys(env).every((name) => /^[A-Za-z_]\w*$/.test(name));
+  return isPlain || !existsSync('/bin/bash') ? '/bin/sh' : '/bin/bash';
+}
+
+function spawnShell(request: ChildCommand): ChildProcess {
+  return spawn(shellFor(request.env), ['-c', GATE_SCRIPT, 'sh', request.command, ...request.args], {
+    cwd: request.cwd,
+    env: { ...request.env, [MARKER_VARIABLE]: extendMarker(request.env[MARKER_VARIABLE], request.marker) },
+    detached: true,
+    stdio: ['pipe', request.output, request.output, 'pipe'],
   });
 }
 

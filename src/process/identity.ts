@@ -117,7 +117,7 @@ function observeWithPs(pid: number): Observation {
       .getBuiltinModule('node:child_process')
       .execFileSync('ps', ['-ww', '-o', 'ppid=,pgid=,stat=,lstart=', '-p', String(pid)], {
         encoding: 'utf8',
-        env: { ...process.env, LC_ALL: 'C' },
+        env: psEnvironment(),
         stdio: ['ignore', 'pipe', 'ignore'],
         timeout: 2_000,
       });
@@ -125,6 +125,11 @@ function observeWithPs(pid: number): Observation {
   } catch (error) {
     return { state: 'unreadable', errno: errnoOf(error) ?? 'EPS' };
   }
+}
+
+/** `ps` prints start times as local text: the same zone and locale for all who compare them. */
+export function psEnvironment(): Record<string, string> {
+  return { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C', TZ: 'UTC' };
 }
 
 /** Parses `ppid pgid stat lstart`, as `ps` prints them under the C locale. */

@@ -8,7 +8,7 @@
  * on purpose by some tool and is not touched here.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { hasErrno } from '../errors.ts';
+import { errnoOf, hasErrno } from '../errors.ts';
 import { observe, type ProcessIdentity, verifyIdentity } from './identity.ts';
 import {
   descendantsOf,
@@ -20,12 +20,13 @@ import {
   readMarker,
 } from './tree.ts';
 
-/** What a stop needs to know of a child. `escaped` grows as descendants are seen outside the group. */
+/** What a stop needs to know of a child. `known` grows as its descendants are seen. */
 export interface StopTarget extends KnownProcess {
   pgid: number;
   /** `instance/child`: a group member is ours when its marker ends with this. */
   marker: string;
-  escaped: KnownProcess[];
+  /** Group members and descendants seen while they were provably ours. */
+  known: KnownProcess[];
 }
 
 export interface StopTimes {
@@ -71,7 +72,7 @@ export function signalIdentity(identity: ProcessIdentity, signal: NodeJS.Signals
   return verdict === 'ours' ? sendSignal(identity.pid, signal) : 'refused';
 }
 
-/** Looks at the tree of a child and remembers, in `target.escaped`, whoever left its group. */
+/** Looks at the tree of a child and remembers, in `target.known`, whom it sees. */
 export async function observeTree(target: StopTarget): Promise<KnownProcess[]> {
   const living = splitTree(target, await listProcesses());
   return [...living.members, ...living.outside].map(({ pid, startTime }) => ({ pid, startTime }));
@@ -94,26 +95,48 @@ export async function signalTree(target: StopTarget, signal: NodeJS.Signals): Pr
 
 /**
  * Runs the whole ladder. `endStdin` is absent where there is no pipe to end: the ladder then starts
- * at SIGTERM. Always returns within the sum of the times plus the cost of looking.
+ * at SIGTERM. Every step is taken, also while the system lets nobody look at processes; the report
+ * then says that it is not known to be stopped.
  */
 export async function stopTree(target: StopTarget, times: StopTimes, endStdin?: () => void): Promise<StopReport> {
-  await observeTree(target);
+  await look(target);
   if (endStdin) {
     endStdin();
     if (await isGoneWithin(target, times.stdinMs)) return { isStopped: true, step: 'stdin', survivors: [] };
   }
-  if ((await signalTree(target, 'SIGTERM')).length === 0) return { isStopped: true, step: 'none', survivors: [] };
+  if ((await trySignalTree(target, 'SIGTERM'))?.length === 0) return { isStopped: true, step: 'none', survivors: [] };
   if (await isGoneWithin(target, times.termMs)) return { isStopped: true, step: 'term', survivors: [] };
-  await signalTree(target, 'SIGKILL');
+  await trySignalTree(target, 'SIGKILL');
   const isStopped = await isGoneWithin(target, times.killMs);
-  return { isStopped, step: 'kill', survivors: isStopped ? [] : await observeTree(target) };
+  return { isStopped, step: 'kill', survivors: isStopped ? [] : ((await look(target)) ?? [target]) };
+}
+
+/** As `observeTree`; undefined when the system does not let us look (no descriptor, no memory). */
+async function look(target: StopTarget): Promise<KnownProcess[] | undefined> {
+  try {
+    return await observeTree(target);
+  } catch (error) {
+    if (errnoOf(error) === undefined) throw error;
+    return undefined;
+  }
+}
+
+/** As `signalTree`; where nobody can look, the group is signalled as long as its leader proves to be the recorded one. */
+async function trySignalTree(target: StopTarget, signal: NodeJS.Signals): Promise<KnownProcess[] | undefined> {
+  try {
+    return await signalTree(target, signal);
+  } catch (error) {
+    if (errnoOf(error) === undefined) throw error;
+    if (isStill(target)) sendSignal(-target.pgid, signal);
+    return undefined;
+  }
 }
 
 /** True once the group is empty (zombies do not count) and nobody who left it is alive. */
 async function isGoneWithin(target: StopTarget, ms: number): Promise<boolean> {
   const deadlineAt = performance.now() + ms;
   for (let pauseMs = 10; ; pauseMs = Math.min(pauseMs * 1.5, 100)) {
-    if (isSurelyGone(target) || (await observeTree(target)).length === 0) return true;
+    if (isSurelyGone(target) || (await look(target))?.length === 0) return true;
     const leftMs = deadlineAt - performance.now();
     if (leftMs <= 0) return false;
     await sleep(Math.min(pauseMs, leftMs));
@@ -126,26 +149,36 @@ function isSurelyGone(target: StopTarget): boolean {
     process.kill(-target.pgid, 0);
     return false;
   } catch (error) {
-    return hasErrno(error, 'ESRCH') && !target.escaped.some(isStill);
+    return hasErrno(error, 'ESRCH') && !target.known.some(mayBeStill);
   }
 }
 
 function splitTree(target: StopTarget, table: readonly ProcessEntry[]): Living {
   const leaderLives = isStill(target);
   const isKnown = (entry: ProcessEntry): boolean =>
-    target.escaped.some((known) => known.pid === entry.pid && known.startTime === entry.startTime);
+    target.known.some((known) => known.pid === entry.pid && known.startTime === entry.startTime);
   const group = groupMembers(table, target.pgid);
   // While its leader lives a group cannot be anybody else's; afterwards each member has to prove itself.
   const members = leaderLives ? group : group.filter((entry) => isKnown(entry) || readMarker(entry.pid) === target.marker);
-  const below = descendantsOf(table, [target, ...members, ...target.escaped], (entry) => isBoundary(entry, target));
+  const isBelow = (entry: ProcessEntry): boolean => !isBoundary(entry, target);
+  const below = descendantsOf(table, [target, ...members, ...target.known], (entry) => !isBelow(entry));
   const outside = new Map<number, ProcessEntry>();
-  for (const entry of [...below, ...table.filter(isKnown)]) {
+  // Known or not: a process that was seen while it was becoming a broker is a boundary all the same.
+  for (const entry of [...below, ...table.filter((one) => isKnown(one) && isBelow(one))]) {
     if (entry.pgid !== target.pgid) outside.set(entry.pid, entry);
   }
-  for (const entry of outside.values()) {
-    if (!isKnown(entry)) target.escaped.push({ pid: entry.pid, startTime: entry.startTime });
-  }
+  remember(target, [...members, ...outside.values()]);
   return { group, members, outside: [...outside.values()] };
+}
+
+/** Keeps who is ours while it can be told; those that are dead need not be kept. */
+function remember(target: StopTarget, ours: readonly ProcessEntry[]): void {
+  const fresh = ours.filter(
+    ({ pid }) => pid !== target.pid && !target.known.some((known) => known.pid === pid && isStill(known)),
+  );
+  if (fresh.length === 0) return;
+  const kept = target.known.filter(mayBeStill);
+  target.known = [...kept, ...fresh.map(({ pid, startTime }) => ({ pid, startTime }))];
 }
 
 /** Another broker, and whatever another broker's child started, is not ours although it may hang below our child. */
@@ -158,4 +191,10 @@ function isBoundary(entry: ProcessEntry, target: StopTarget): boolean {
 function isStill(known: KnownProcess): boolean {
   const observation = observe(known.pid);
   return observation.state === 'alive' && observation.startTime === known.startTime;
+}
+
+/** False only when it is proven gone. */
+function mayBeStill(known: KnownProcess): boolean {
+  const observation = observe(known.pid);
+  return observation.state === 'unreadable' || (observation.state === 'alive' && observation.startTime === known.startTime);
 }

@@ -5,7 +5,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { hasErrno } from '../errors.ts';
-import { observe } from './identity.ts';
+import { observe, psEnvironment } from './identity.ts';
 
 /** One row of the process table. */
 export interface ProcessEntry {
@@ -24,9 +24,26 @@ export interface KnownProcess {
 /** The variable that names, oldest first, every `instance/child` a process descends from. */
 export const MARKER_VARIABLE = 'CWD_BROKER_INSTANCE';
 
-/** The whole process table, without zombies. */
-export async function listProcesses(): Promise<ProcessEntry[]> {
-  return process.platform === 'linux' ? listLinux() : listWithPs();
+/** A table is shared for this long, ms: many children are looked at in one go, and reading it takes a while. */
+const SHARED_MS = 20;
+let shared: { table: Promise<ProcessEntry[]>; readAt: number } | undefined;
+
+/**
+ * The whole process table, without zombies, at most some milliseconds old: nobody is signalled by it
+ * without being looked at again.
+ */
+export function listProcesses(): Promise<ProcessEntry[]> {
+  if (shared && performance.now() - shared.readAt < SHARED_MS) return shared.table;
+  const table = process.platform === 'linux' ? listLinux() : listWithPs();
+  const reading = { table, readAt: Number.POSITIVE_INFINITY };
+  shared = reading;
+  const done = (): void => {
+    reading.readAt = performance.now();
+  };
+  table.then(done, () => {
+    if (shared === reading) shared = undefined;
+  });
+  return table;
 }
 
 /** The living members of a process group. Pure. */
@@ -113,7 +130,7 @@ function readProcFile(pid: number, name: 'environ' | 'cmdline'): string | undefi
   }
 }
 
-function listLinux(): ProcessEntry[] {
+async function listLinux(): Promise<ProcessEntry[]> {
   const table: ProcessEntry[] = [];
   for (const name of readdirSync('/proc')) {
     const pid = Number(name);
@@ -128,11 +145,10 @@ function listLinux(): ProcessEntry[] {
 async function listWithPs(): Promise<ProcessEntry[]> {
   const { execFile } = process.getBuiltinModule('node:child_process');
   const text = await new Promise<string>((resolve, reject) => {
-    const env = { PATH: process.env.PATH ?? '/usr/bin:/bin', LC_ALL: 'C' };
     execFile(
       'ps',
       ['-axww', '-o', 'pid=,ppid=,pgid=,stat=,lstart='],
-      { env, timeout: 5_000, maxBuffer: 1 << 26 },
+      { env: psEnvironment(), timeout: 5_000, maxBuffer: 1 << 26 },
       (error, stdout) => (error ? reject(error) : resolve(stdout)),
     );
   });

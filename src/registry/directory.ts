@@ -124,10 +124,10 @@ export async function isOnOverlay(path: string, deadlineMs: number): Promise<boo
   return (await withDeadline(type, deadlineMs, OVERLAYFS)) === OVERLAYFS;
 }
 
-/** Linux: true when a process's working directory was removed. A second witness beside the probe. */
-export function isCwdDeleted(pid: number): boolean {
+/** Linux: true when a process sits in this very directory and it was removed. A second witness beside the probe. */
+export function sitsInDeleted(pid: number, path: string): boolean {
   try {
-    return readlinkSync(`/proc/${pid}/cwd`).endsWith(' (deleted)');
+    return readlinkSync(`/proc/${pid}/cwd`) === `${path} (deleted)`;
   } catch (error) {
     if (errnoOf(error) !== undefined) return false;
     throw error;

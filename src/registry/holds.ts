@@ -23,10 +23,15 @@ export async function takeHold(holdsDir: string, hold: Hold): Promise<void> {
   await writeAtomically(file, JSON.stringify(hold));
 }
 
-/** Gives a hold back. @returns the hold, or undefined when there was none. */
-export async function giveBackHold(holdsDir: string, sessionId: string): Promise<Hold | undefined> {
+/**
+ * Gives a hold back; with `of`, only while it is still the hold of that process: a session that was
+ * resumed has taken it anew.
+ * @returns the hold, or undefined when there was none to give back.
+ */
+export async function giveBackHold(holdsDir: string, sessionId: string, of?: ProcessIdentity): Promise<Hold | undefined> {
   const file = holdFile(holdsDir, sessionId);
   const hold = parseHold(await readIfThere(file));
+  if (of && (hold?.identity.pid !== of.pid || hold.identity.startTime !== of.startTime)) return undefined;
   await rm(file, { force: true });
   return hold;
 }

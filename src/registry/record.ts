@@ -22,8 +22,8 @@ export interface ChildRecord extends KnownProcess {
   command: string[];
   /** Epoch ms. */
   startedAt: number;
-  /** Descendants seen outside the group while their parent chain was unbroken. */
-  escaped: KnownProcess[];
+  /** Group members and descendants seen while they were provably its own. */
+  known: KnownProcess[];
 }
 
 /** How a run ended: by itself with a reason, or retired by a reap that found it dead. */
@@ -131,7 +131,7 @@ const SHAPE: Record<keyof BrokerRecord, Check> = {
       pgid: isPid,
       command: listOf(isText),
       startedAt: isCount,
-      escaped: listOf(shaped(KNOWN)),
+      known: listOf(shaped(KNOWN)),
     }),
   ),
   end: optional(

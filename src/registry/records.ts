@@ -3,10 +3,10 @@
  * `link()`, so exactly one starter wins it, and it is never reused. Writes go only to a file that
  * still names the writer's own instance.
  */
-import { link, lstat, readdir, rm, unlink, utimes, writeFile } from 'node:fs/promises';
-import { join } from 'node:path';
+import { link, lstat, readdir, rename, rm, unlink, utimes, writeFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
-import { listIfThere, readIfThere, writeAtomically } from './paths.ts';
+import { listIfThere, readIfThere, socketNames, writeAtomically } from './paths.ts';
 import { type BrokerRecord, parseRecord, type RecordReading } from './record.ts';
 
 /** A record file as found. */
@@ -98,7 +98,17 @@ export async function removeLowerRecord(folder: string, generation: number, inst
   await removeIfThere(found.file);
 }
 
-/** Removes a socket that a record names, once its broker is proven dead. Refuses anything else. */
+/**
+ * Removes the sockets of a run that is proven dead: the one its record names, and those it may have
+ * been bound to or hidden under. A path that is not named after the run is not touched.
+ */
+export async function removeSockets(record: Pick<BrokerRecord, 'socket' | 'generation' | 'instance'>): Promise<void> {
+  const names = socketNames(dirname(record.socket), record.generation, record.instance);
+  if (names.public !== record.socket) return;
+  for (const name of Object.values(names)) await removeSocket(name);
+}
+
+/** Removes a socket of our own; anything else at that path stays. */
 export async function removeSocket(path: string): Promise<void> {
   try {
     if (!(await lstat(path)).isSocket()) return;
@@ -112,12 +122,12 @@ export async function removeSocket(path: string): Promise<void> {
 /** When anything in a folder was last written or touched, epoch ms. */
 export async function lastTouched(folder: string): Promise<number> {
   const names = await readdir(folder);
-  const times = await Promise.all([folder, ...names.map((name) => join(folder, name))].map(modifiedAt));
+  const times = await Promise.all([folder, ...names.map((name) => join(folder, name))].map(touchedAt));
   return Math.max(...times);
 }
 
-/** 0 for a file that went meanwhile. */
-async function modifiedAt(path: string): Promise<number> {
+/** When a file was last written or touched, epoch ms; 0 for one that went meanwhile. */
+export async function touchedAt(path: string): Promise<number> {
   try {
     return (await lstat(path)).mtimeMs;
   } catch (error) {
@@ -134,9 +144,15 @@ export async function removeFolder(
   logsDir: string,
   key: string,
 ): Promise<void> {
-  const found = await readHighest(folder);
-  if (found?.generation !== generation || found.reading.kind !== 'record' || found.reading.record.instance !== instance) return;
-  await rm(folder, { recursive: true, force: true });
+  // Set aside first: a generation that somebody creates from here on is in a folder of its own.
+  const aside = `${folder}.${instance.slice(0, 12)}.gone`;
+  await rename(folder, aside);
+  const found = await readHighest(aside);
+  if (found?.generation !== generation || found.reading.kind !== 'record' || found.reading.record.instance !== instance) {
+    await rename(aside, folder);
+    return;
+  }
+  await rm(aside, { recursive: true, force: true });
   for (const name of [`${key}.log`, `${key}.log.1`]) await rm(join(logsDir, name), { force: true });
 }
 
@@ -145,7 +161,8 @@ export async function listKeys(brokersDir: string): Promise<string[]> {
   return (await listIfThere(brokersDir)).filter((name) => /^[A-Za-z0-9_-]+$/.test(name));
 }
 
-function recordFile(folder: string, generation: number): string {
+/** Path of a record. */
+export function recordFile(folder: string, generation: number): string {
   return join(folder, `${generation}.json`);
 }
 

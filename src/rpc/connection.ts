@@ -8,9 +8,11 @@ import { BrokerError, type BrokerErrorOptions, isErrorCode } from '../errors.ts'
 import { LineReader } from './framing.ts';
 import {
   BROKER_ERROR,
+  INTERNAL_ERROR,
   INVALID_REQUEST,
   isRequest,
   isResponse,
+  METHOD_NOT_FOUND,
   PARSE_ERROR,
   parseMessage,
   RpcError,
@@ -33,6 +35,8 @@ export interface ConnectionHandlers {
   onNotification?(method: string, params: unknown): void;
   /** The other side is gone. Called once, also after `close()`, but not after an upgrade. */
   onClose?(): void;
+  /** A handler threw something that is no expected error. */
+  onBug?(error: unknown): void;
 }
 
 interface Pending {
@@ -162,16 +166,26 @@ export class Connection {
     this.#isAnswering = true;
     this.socket.pause();
     try {
-      const answer = await this.#handlers.onRequest?.(request.method, request.params);
+      if (this.#handlers.onRequest === undefined)
+        throw new RpcError({ code: METHOD_NOT_FOUND, message: 'nothing is answered here' });
+      const answer = await this.#handlers.onRequest(request.method, request.params);
       if (this.#isOver) return;
-      this.#write({ jsonrpc: '2.0', id: request.id, result: answer?.result ?? null });
-      if (answer?.upgrade) answer.upgrade(this.#release());
+      this.#write({ jsonrpc: '2.0', id: request.id, result: answer.result ?? null });
+      if (answer.upgrade) answer.upgrade(this.#release());
     } catch (error) {
-      this.#write({ jsonrpc: '2.0', id: request.id, error: toErrorObject(error) });
+      const known = toErrorObject(error);
+      this.#write({ jsonrpc: '2.0', id: request.id, error: known ?? { code: INTERNAL_ERROR, message: 'internal error' } });
+      if (known === undefined) this.#fail(error);
     } finally {
       this.#isAnswering = false;
       if (!this.#isOver) this.socket.resume();
     }
+  }
+
+  /** A bug met while answering costs this one connection. */
+  #fail(error: unknown): void {
+    this.close();
+    this.#handlers.onBug?.(error);
   }
 
   #settle(response: RpcResponse): void {
@@ -226,10 +240,10 @@ export class Connection {
   }
 }
 
-/** Our errors as they go over the wire. */
-export function toErrorObject(error: unknown): RpcErrorObject {
+/** Our errors as they go over the wire; undefined for a bug. */
+function toErrorObject(error: unknown): RpcErrorObject | undefined {
   if (error instanceof RpcError) return { code: error.code, message: error.message, data: error.data };
-  if (!(error instanceof BrokerError)) throw error;
+  if (!(error instanceof BrokerError)) return undefined;
   const { code, fault, retryable, committed, hint } = error;
   return { code: BROKER_ERROR, message: error.message, data: { source: 'broker', code, fault, retryable, committed, hint } };
 }

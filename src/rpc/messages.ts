@@ -29,6 +29,7 @@ export type RpcMessage = RpcRequest | RpcNotification | RpcResponse;
 export const PARSE_ERROR = -32700;
 export const INVALID_REQUEST = -32600;
 export const METHOD_NOT_FOUND = -32601;
+export const INTERNAL_ERROR = -32603;
 /** Every other error of ours. Outside the reserved band, where an upstream's own meanings live. */
 export const BROKER_ERROR = -31000;
 

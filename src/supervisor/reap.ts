@@ -7,7 +7,7 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, FIXED } from '../config.ts';
-import { BrokerError, describeError } from '../errors.ts';
+import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { ownIdentity, verifyIdentity } from '../process/identity.ts';
 import { signalIdentity, signalTree } from '../process/stop.ts';
 import { type KnownProcess, readCommandLine } from '../process/tree.ts';
@@ -15,7 +15,7 @@ import { classifyProbe, probeDirectory } from '../registry/directory.ts';
 import { appendHistory } from '../registry/history.ts';
 import { openRuntimeDir, stateLayout } from '../registry/paths.ts';
 import type { BrokerRecord, RecordEnd } from '../registry/record.ts';
-import { createRecord, readGeneration, readHighest, removeLowerRecord, removeSocket } from '../registry/records.ts';
+import { createRecord, readGeneration, readHighest, removeLowerRecord, removeSockets } from '../registry/records.ts';
 import { withStartLock } from '../registry/start-lock.ts';
 import { describe, type ReapAction, type ReapOptions } from './reap-action.ts';
 import { childTarget, type Swept, sweep } from './sweep.ts';
@@ -104,7 +104,8 @@ class Reaping {
       if (one.swept.verdict === 'orphan' && (await this.#endChildren(one))) return true;
       return !(await this.#retire(one));
     } catch (error) {
-      if (!(error instanceof BrokerError)) throw error;
+      // What one record meets (a full disk, a folder of somebody else's) must not keep the others.
+      if (!(error instanceof BrokerError) && errnoOf(error) === undefined) throw error;
       this.#report(one, 'retire', [], describeError(error));
       return true;
     }
@@ -167,7 +168,7 @@ class Reaping {
     const verdict = this.#orphaned.has(swept.file) ? 'orphan' : 'stale';
     const end: RecordEnd = { by: 'reap', verdict, at: Date.now(), generation: record.generation };
     if (!(await this.#locked(one, () => buryDead(one, end)))) return false;
-    await removeSocket(record.socket);
+    await removeSockets(record);
     await removeLowerRecord(swept.folder, record.generation, record.instance);
     this.#report(one, 'retire', []);
     await appendHistory(stateLayout(this.#options.config.stateDir).historyFile, {
@@ -229,14 +230,21 @@ function isOwnerAlive(record: BrokerRecord): boolean {
   return record.phase !== 'stopped' && (verdict === 'ours' || verdict === 'unknown');
 }
 
-/** Under the start lock: links the tombstone, if the run is dead and still the last one. @returns false when it lives or somebody else was first. */
+/**
+ * Under the start lock: links the tombstone, if the run is dead and still the last one. The record
+ * is read again, since its broker may have come up after the sweep had looked.
+ * @returns false when it lives, or somebody else was first.
+ */
 async function buryDead({ swept, record }: Case, end: RecordEnd): Promise<boolean> {
-  if (isOwnerAlive(record)) return false;
+  const found = await readGeneration(swept.folder, swept.generation);
+  if (found?.reading.kind !== 'record' || found.reading.record.instance !== record.instance) return false;
+  const fresh = found.reading.record;
+  if (isOwnerAlive(fresh) || fresh.children.length > record.children.length) return false;
   const highest = await readHighest(swept.folder);
   // With a newer run there is nothing to close: this file goes with the old ones.
   if (highest?.generation !== record.generation) return true;
   const { randomBytes } = process.getBuiltinModule('node:crypto');
-  const { broker: _broker, drainingAt: _drainingAt, ...kept } = record;
+  const { broker: _broker, drainingAt: _drainingAt, ...kept } = fresh;
   return createRecord(swept.folder, {
     ...kept,
     generation: record.generation + 1,

@@ -1,8 +1,9 @@
 /** Collects the facts about every record and judges them. Changes nothing. */
 
+import { uptime } from 'node:os';
 import type { StatusResult } from '../client/control-calls.ts';
 import { type Config, FIXED } from '../config.ts';
-import { BrokerError } from '../errors.ts';
+import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { type IdentityVerdict, type ProcessIdentity, readHere, verifyIdentity } from '../process/identity.ts';
 import { observeTree, type StopTarget } from '../process/stop.ts';
 import {
@@ -11,11 +12,12 @@ import {
   confirm,
   isAncestorReadable,
   type ProbeClass,
+  type ProbeOutcome,
   probeDirectory,
 } from '../registry/directory.ts';
 import { readMachineId, stateLayout } from '../registry/paths.ts';
 import type { BrokerRecord, ChildRecord } from '../registry/record.ts';
-import { type FoundRecord, listGenerations, listKeys, readGeneration } from '../registry/records.ts';
+import { type FoundRecord, listGenerations, listKeys, readGeneration, recordFile, touchedAt } from '../registry/records.ts';
 import { type Facts, type Judged, judgeRecord } from './verdict.ts';
 
 /** One judged record. */
@@ -62,8 +64,18 @@ interface Found {
 async function findRecords(config: Config, key: string): Promise<Found[]> {
   const folder = stateLayout(config.stateDir).folder(key);
   const generations = await listGenerations(folder);
-  const records = await Promise.all(generations.map((generation) => readGeneration(folder, generation)));
+  const records = await Promise.all(generations.map((generation) => readTolerantly(folder, generation)));
   return records.flatMap((record) => (record ? [{ key, folder, record, isHighest: record.generation === generations[0] }] : []));
+}
+
+/** A record that the system does not let us read is reported like one that cannot be parsed. */
+async function readTolerantly(folder: string, generation: number): Promise<FoundRecord | undefined> {
+  try {
+    return await readGeneration(folder, generation);
+  } catch (error) {
+    if (errnoOf(error) === undefined) throw error;
+    return { generation, file: recordFile(folder, generation), reading: { kind: 'torn', why: describeError(error) } };
+  }
 }
 
 async function judgeFound({ key, folder, record: found, isHighest }: Found, options: SweepOptions): Promise<Swept> {
@@ -74,7 +86,7 @@ async function judgeFound({ key, folder, record: found, isHighest }: Found, opti
     const facts = bareFacts(found);
     return { ...common, facts, ...judgeRecord(facts, config) };
   }
-  const isOfHere = isRecordOfHere(record);
+  const isOfHere = isRecordOfHere(record, await touchedAt(found.file));
   const broker = record.broker && verify(record.broker, isOfHere);
   const starter = verify(record.starter, isOfHere);
   const asked = broker === 'ours' && record.phase === 'serving' ? await ask(record, options) : undefined;
@@ -98,17 +110,21 @@ async function judgeFound({ key, folder, record: found, isHighest }: Found, opti
   return { ...common, facts, ...judgeRecord(facts, config), ...(asked?.status && { status: asked.status }) };
 }
 
-/** True when pids in the record mean something to us. */
-export function isRecordOfHere(record: BrokerRecord): boolean {
+/**
+ * True when pids in the record mean something to us. A record of another boot is of this machine's
+ * past, unless somebody wrote it after this boot began: then it is a machine with a copied id.
+ */
+function isRecordOfHere(record: BrokerRecord, touched: number): boolean {
   const { pidNamespace, bootId } = readHere();
-  const isSameNamespace = record.starter.pidNamespace === pidNamespace || record.starter.bootId !== bootId;
-  return record.machineId === readMachineId() && isSameNamespace && record.uid === (process.getuid?.() ?? 0);
+  if (record.machineId !== readMachineId() || record.uid !== (process.getuid?.() ?? 0)) return false;
+  if (record.starter.bootId === bootId) return record.starter.pidNamespace === pidNamespace;
+  return Math.max(record.startedAt, touched) < Date.now() - uptime() * 1000;
 }
 
 /** What the stop ladder needs to know of a recorded child. */
 export function childTarget(record: BrokerRecord, child: ChildRecord): StopTarget {
-  const { pid, startTime, pgid, id, escaped } = child;
-  return { pid, startTime, pgid, marker: `${record.instance}/${id}`, escaped: [...escaped] };
+  const { pid, startTime, pgid, id, known } = child;
+  return { pid, startTime, pgid, marker: `${record.instance}/${id}`, known: [...known] };
 }
 
 function verify(identity: ProcessIdentity, isOfHere: boolean): IdentityVerdict {
@@ -121,8 +137,8 @@ async function ask(record: BrokerRecord, options: SweepOptions): Promise<{ hello
   // Loaded here: a sweep that finds nobody alive dials nobody.
   const [{ dial }, { askStatus }] = await Promise.all([import('../client/dial.ts'), import('../client/control-calls.ts')]);
   const dialed = await dial({ record, config, clientName: 'sweep' });
-  // One that answers that it is leaving, or that it serves nobody new, is answering.
-  if (dialed.kind === 'closing') return { hello: 'ok' };
+  // One that answers that it is leaving, serves nobody new or speaks another protocol is answering.
+  if (dialed.kind === 'closing' || dialed.kind === 'refused') return { hello: 'ok' };
   if (dialed.kind !== 'ok') return { hello: 'none' };
   try {
     return options.withStatus ? { hello: 'ok', status: await askStatus(dialed.connection) } : { hello: 'ok' };
@@ -153,15 +169,27 @@ async function lookAtDirectory(record: BrokerRecord, options: SweepOptions): Pro
   const rule = { times: FIXED.confirmTimes, spanMs: FIXED.confirmSpanMs };
   let confirmation: Confirmation | undefined;
   for (;;) {
-    const answer = classifyProbe(record.cwd, await probeDirectory(record.cwd.path, FIXED.probeDeadlineMs));
-    const isParentReadable =
-      answer === 'gone' || answer === 'replaced' ? await isAncestorReadable(record.cwd.path, FIXED.probeDeadlineMs) : false;
+    const { outcome, isParentReadable } = await probeInTurn(record.cwd.path);
+    const answer = classifyProbe(record.cwd, outcome);
     const confirmed = confirm(confirmation, answer, performance.now(), rule, isParentReadable);
     if (confirmed.isGone) return { answer, isSure: true };
     confirmation = confirmed.confirmation;
     if (!options.isPatient || confirmation === undefined) return { answer, isSure: false };
     await new Promise((resolve) => setTimeout(resolve, FIXED.confirmEveryMs));
   }
+}
+
+let lastProbe: Promise<unknown> = Promise.resolve();
+
+/** One probe after the other: four pending ones on a dead file system block every file call of the process. */
+function probeInTurn(path: string): Promise<{ outcome: ProbeOutcome; isParentReadable: boolean }> {
+  const next = lastProbe.then(async () => {
+    const outcome = await probeDirectory(path, FIXED.probeDeadlineMs);
+    const isParentReadable = outcome.kind === 'stat' || (await isAncestorReadable(path, FIXED.probeDeadlineMs));
+    return { outcome, isParentReadable };
+  });
+  lastProbe = next;
+  return next;
 }
 
 function bareFacts(found: FoundRecord): Facts {

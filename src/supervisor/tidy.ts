@@ -3,6 +3,7 @@
  * come back to, holds of host sessions that are gone. Processes are none of its business.
  */
 import { FIXED } from '../config.ts';
+import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { classifyProbe, isAncestorReadable, probeDirectory } from '../registry/directory.ts';
 import { giveBackHold, isHoldAlive, listHolds } from '../registry/holds.ts';
 import { openRuntimeDir, stateLayout } from '../registry/paths.ts';
@@ -19,8 +20,8 @@ export async function tidy(swept: readonly Swept[], options: ReapOptions, note: 
     if (record === undefined) continue;
     const remove = await findRemoval(one, record, options);
     if (remove === undefined) continue;
-    if (!options.isDryRun) await remove();
-    note({ ...describe(one, record), action: 'remove', pids: [] });
+    const problem = options.isDryRun ? undefined : await attempt(remove);
+    note({ ...describe(one, record), action: 'remove', pids: [], ...(problem && { problem }) });
   }
 }
 
@@ -50,7 +51,18 @@ export async function dropDeadHolds(options: ReapOptions, note: (action: ReapAct
   const { holdsDir } = stateLayout(options.config.stateDir);
   for (const hold of await listHolds(holdsDir)) {
     if (isHoldAlive(hold)) continue;
-    if (!options.isDryRun) await giveBackHold(holdsDir, hold.sessionId);
+    if (!options.isDryRun) await giveBackHold(holdsDir, hold.sessionId, hold.identity);
     note({ cwd: hold.cwd, generation: 0, verdict: 'stale', action: 'drop-hold', pids: [hold.identity.pid] });
+  }
+}
+
+/** @returns what kept it from being done. What one removal meets must not keep the others. */
+async function attempt(remove: () => Promise<void>): Promise<string | undefined> {
+  try {
+    await remove();
+    return undefined;
+  } catch (error) {
+    if (!(error instanceof BrokerError) && errnoOf(error) === undefined) throw error;
+    return describeError(error);
   }
 }

@@ -62,6 +62,10 @@ export function judgeRecord(facts: Facts, policy: VerdictPolicy): Judged {
   const { record } = reading;
   if (record.phase === 'stopped')
     return judgeTombstone(facts, record.end?.by === 'broker' ? record.end.reason : record.end?.verdict);
+  if (facts.broker === undefined && record.phase === 'starting' && facts.now - record.startedAt <= policy.startMs) {
+    // Its broker may be on its way, whatever has become of the one who started it.
+    return { verdict: 'starting', why: 'starting' };
+  }
   const owner = facts.broker ?? (record.phase === 'starting' ? facts.starter : undefined);
   if (owner === 'dead' || owner === 'reused') return judgeDead(facts, owner);
   if (owner !== 'ours') return { verdict: 'unknown', why: 'its process cannot be identified' };

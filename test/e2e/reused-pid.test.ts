@@ -73,7 +73,7 @@ describe('a pid that was used again', () => {
       pgid: pid,
       command: ['x'],
       startedAt: 1,
-      escaped: [{ pid, startTime: '2' }],
+      known: [{ pid, startTime: '2' }],
     };
     writeFileSync(
       file,

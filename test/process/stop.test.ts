@@ -7,7 +7,7 @@ const NO_PID = 2 ** 22 + 1;
 const TIMES = { stdinMs: 5_000, termMs: 5_000, killMs: 5_000 };
 
 function gone(changes: Partial<StopTarget> = {}): StopTarget {
-  return { pid: NO_PID, startTime: '1', pgid: NO_PID, marker: 'instance/u1', escaped: [], ...changes };
+  return { pid: NO_PID, startTime: '1', pgid: NO_PID, marker: 'instance/u1', known: [], ...changes };
 }
 
 /** Keeps signals from getting through, and lists them. Signal 0 only asks, so it is left out. */
@@ -82,7 +82,7 @@ describe('a number that is somebody else’s now', () => {
 
   it('gets no signal as a process that left its group', async () => {
     const signals = catchSignals();
-    await signalTree(gone({ escaped: [{ pid: process.pid, startTime: 'earlier' }] }), 'SIGKILL');
+    await signalTree(gone({ known: [{ pid: process.pid, startTime: 'earlier' }] }), 'SIGKILL');
     expect(signals()).toEqual([]);
   });
 });
@@ -91,7 +91,7 @@ describe('a process that left the group of its child', () => {
   it('is signalled by itself as long as it is the recorded one', async () => {
     const { pid, startTime } = ownIdentity();
     const signals = catchSignals();
-    await signalTree(gone({ escaped: [{ pid, startTime }] }), 'SIGTERM');
+    await signalTree(gone({ known: [{ pid, startTime }] }), 'SIGTERM');
     expect(signals()).toContainEqual([pid, 'SIGTERM']);
     expect(signals().filter(([to]) => to < 0)).toEqual([]);
   });

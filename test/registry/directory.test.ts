@@ -7,11 +7,11 @@ import {
   confirm,
   type DirectoryIdentity,
   isAncestorReadable,
-  isCwdDeleted,
   isOnOverlay,
   type ProbeOutcome,
   probeDirectory,
   readDirectoryIdentity,
+  sitsInDeleted,
 } from '../../src/registry/directory.ts';
 import { createTempDir } from '../support/temp-dir.ts';
 
@@ -163,8 +163,8 @@ describe('isAncestorReadable', () => {
 
 describe('witnesses', () => {
   it('does not take this process for one in a deleted directory, nor one that is not there', () => {
-    expect(isCwdDeleted(process.pid)).toBe(false);
-    expect(isCwdDeleted(2 ** 22 + 1)).toBe(false);
+    expect(sitsInDeleted(process.pid, process.cwd())).toBe(false);
+    expect(sitsInDeleted(2 ** 22 + 1, '/')).toBe(false);
   });
 
   it('assumes an overlay where it cannot look', async () => {

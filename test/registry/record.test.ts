@@ -10,14 +10,14 @@ const CHILD = {
   pgid: 900,
   command: ['node', 'server.js'],
   startedAt: 5,
-  escaped: [{ pid: 901, startTime: '2' }],
+  known: [{ pid: 901, startTime: '2' }],
 } as const;
 
 const read = (value: unknown): ReturnType<typeof parseRecord> => parseRecord(JSON.stringify(value));
 
 describe('parseRecord', () => {
   it('reads back what was written', () => {
-    const record = sampleRecord({ children: [{ ...CHILD, command: [...CHILD.command], escaped: [...CHILD.escaped] }] });
+    const record = sampleRecord({ children: [{ ...CHILD, command: [...CHILD.command], known: [...CHILD.known] }] });
     expect(read(record)).toEqual({ kind: 'record', record });
   });
 
@@ -92,7 +92,7 @@ describe('parseRecord', () => {
     ['children', { children: [{ ...CHILD, pgid: -1 }] }],
     ['children', { children: [{ ...CHILD, kind: 'other' }] }],
     ['children', { children: [{ ...CHILD, command: 'node' }] }],
-    ['children', { children: [{ ...CHILD, escaped: [{ pid: 0, startTime: '1' }] }] }],
+    ['children', { children: [{ ...CHILD, known: [{ pid: 0, startTime: '1' }] }] }],
     ['children', { children: [null] }],
     ['end', { phase: 'stopped' }],
     ['end', { phase: 'serving', end: { by: 'broker', reason: 'idle', at: 1 } }],

@@ -60,9 +60,18 @@ describe('a request', () => {
     expect(answers).toEqual([{ method: 'a', params: { x: 'é🙂' } }, { method: 'b', params: [1] }, { method: 'c' }]);
   });
 
-  it('without anyone to answer it gets null', async () => {
+  it('without anyone to answer it gets an error', async () => {
     const [left] = await createPair();
-    expect(await left.request('a', {}, NO_TIMEOUT)).toBeNull();
+    await expect(left.request('a', {}, NO_TIMEOUT)).rejects.toMatchObject({ code: -32601 });
+  });
+
+  it('that meets a bug gets an error; the bug is told, and costs only this connection', async () => {
+    const bugs: unknown[] = [];
+    const bug = new TypeError('a bug');
+    const [left, right] = await createPair({}, { onRequest: () => Promise.reject(bug), onBug: (error) => bugs.push(error) });
+    await expect(left.request('a', {}, NO_TIMEOUT)).rejects.toMatchObject({ code: -32603 });
+    expect(bugs).toEqual([bug]);
+    expect(right.isOpen).toBe(false);
   });
 
   it('gets a BrokerError as it was thrown', async () => {

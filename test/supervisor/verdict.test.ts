@@ -116,8 +116,14 @@ const ENDED: Case[] = [
     why: 'its pid belongs to another process now; 3 of its children live',
   },
   {
-    title: 'calls a start whose starter died before it named a broker stale',
+    title: 'waits for a start whose starter died before it named a broker: the broker may be on its way',
     facts: facts({ broker: undefined, starter: 'dead', hello: undefined }, { phase: 'starting' }),
+    expected: 'starting',
+    why: 'starting',
+  },
+  {
+    title: 'calls it stale once the start deadline is over',
+    facts: facts({ broker: undefined, starter: 'dead', hello: undefined, now: STARTED_AT + 15_001 }, { phase: 'starting' }),
     expected: 'stale',
     why: 'its process is gone',
   },

@@ -6,6 +6,7 @@
 import type { Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { FIXED } from '../../config.ts';
+import { BrokerError } from '../../errors.ts';
 import type { Connection } from '../../rpc/connection.ts';
 import { NOTIFICATIONS } from '../../rpc/control.ts';
 import type { ChildExit, Upstream, UpstreamStopReason } from './upstream.ts';
@@ -14,6 +15,7 @@ export class Attachment {
   readonly id: string;
   readonly upstream: Upstream;
   readonly #onChange: () => void;
+  readonly #onFailures: (failures: unknown[]) => void;
   #socket: Socket | undefined;
   #side: Connection | undefined;
   #announceSide: () => void = () => undefined;
@@ -21,14 +23,19 @@ export class Attachment {
   #stderr: Buffer[] = [];
   #stderrBytes = 0;
   #isClientThere = true;
+  #isSurvivor = false;
   #exit: ChildExit | undefined;
   #farewell: Promise<void> | undefined;
 
-  /** @param onChange is called when the client is gone, and again when nothing is left. */
-  constructor(id: string, upstream: Upstream, onChange: () => void) {
+  /**
+   * @param onChange is called when the client is gone, and again when nothing is left.
+   * @param onFailures gets what went wrong while it was stopped.
+   */
+  constructor(id: string, upstream: Upstream, onChange: () => void, onFailures: (failures: unknown[]) => void) {
     this.id = id;
     this.upstream = upstream;
     this.#onChange = onChange;
+    this.#onFailures = onFailures;
     this.#sideCame = new Promise((resolve) => {
       this.#announceSide = resolve;
     });
@@ -37,6 +44,11 @@ export class Attachment {
   /** False from the moment the client closed or half-closed its connection. */
   get isClientThere(): boolean {
     return this.#isClientThere;
+  }
+
+  /** Its process withstood the whole ladder: it stays listed, and recorded. */
+  get isSurvivor(): boolean {
+    return this.#isSurvivor;
   }
 
   /** Connects the pipes. `rest` is what the client sent behind its attach. */
@@ -82,7 +94,9 @@ export class Attachment {
   async close(reason: UpstreamStopReason): Promise<void> {
     this.#isClientThere = false;
     this.#onChange();
-    await this.upstream.resource.stop(reason);
+    const failures = await this.upstream.resource.stop(reason);
+    this.#isSurvivor ||= failures.some((error) => error instanceof BrokerError && error.code === 'STOP_FAILED');
+    this.#onFailures(failures);
     await this.#sayFarewell();
     this.#onChange();
   }
@@ -94,17 +108,33 @@ export class Attachment {
   }
 
   async #endInOrder(): Promise<void> {
-    if (this.upstream.pid !== undefined) {
-      const { stdout, stderr } = this.upstream.process;
-      // A grandchild may hold the pipes open for ever; the exit decides, not the pipes.
-      await within(FIXED.outputTailMs, Promise.all([ended(stdout), ended(stderr)]));
-    }
+    if (this.upstream.pid !== undefined) await this.#deliverOutput();
     if (this.#isClientThere) await within(FIXED.sideWaitMs, this.#sideCame);
     if (this.#exit) this.#side?.notify(NOTIFICATIONS.exit, this.#exit);
     this.#side?.close();
     if (this.#socket === undefined || this.#socket.destroyed) return;
     this.#socket.resume();
     this.#socket.end(() => this.#socket?.destroy());
+  }
+
+  /**
+   * Waits until all output is with the client. A slow client gets all of it; but a grandchild may hold
+   * the pipes open for ever, so silence with nothing left to deliver is an end too.
+   */
+  async #deliverOutput(): Promise<void> {
+    const { stdout, stderr } = this.upstream.process;
+    const isOver = Promise.all([ended(stdout), ended(stderr)]).then(() => true);
+    for (let seen = this.#bytesOut(); ; ) {
+      if (await Promise.race([isOver, sleep(FIXED.outputTailMs, false)])) return;
+      const now = this.#bytesOut();
+      const isWaiting = this.#isClientThere && this.#socket?.destroyed === false && this.#socket.writableLength > 0;
+      if (now === seen && !isWaiting) return;
+      seen = now;
+    }
+  }
+
+  #bytesOut(): number {
+    return (this.#socket?.bytesWritten ?? 0) + this.#stderrBytes + (this.#side?.socket.bytesWritten ?? 0);
   }
 
   readonly #onClientGone = (): void => {
@@ -126,12 +156,16 @@ export class Attachment {
 
   #sendStderr(side: Connection, chunk: Buffer): void {
     side.notify(NOTIFICATIONS.stderr, { data: chunk.toString('base64') });
-    if (!side.socket.writableNeedDrain) return;
     const { stderr } = this.upstream.process;
-    stderr?.pause();
-    const resume = (): void => void stderr?.resume();
-    side.socket.once('drain', resume);
-    side.socket.once('close', resume);
+    if (!side.socket.writableNeedDrain || stderr === null || stderr.isPaused()) return;
+    stderr.pause();
+    const resume = (): void => {
+      side.socket.off('drain', resume);
+      side.socket.off('close', resume);
+      stderr.resume();
+    };
+    side.socket.on('drain', resume);
+    side.socket.on('close', resume);
   }
 }
 

@@ -20,6 +20,7 @@ export class Pool {
   readonly #options: PoolOptions;
   readonly #attachments = new Map<string, { attachment: Attachment; name: string | undefined }>();
   #nextId = 1;
+  #isClosed = false;
   #treeTimer: NodeJS.Timeout | undefined;
 
   constructor(options: PoolOptions) {
@@ -29,6 +30,7 @@ export class Pool {
   /** Starts an upstream for one client. @throws BrokerError LIMIT_EXCEEDED, NOT_FOUND, UPSTREAM_START_FAILED, STORE_FAILED. */
   async attach(params: AttachParams): Promise<Attachment> {
     const { config, instance, cwd, recorder, log } = this.#options;
+    if (this.#isClosed) throw new BrokerError('CLOSING', 'this broker is leaving');
     if (this.#attachments.size >= config.maxChildren) {
       throw new BrokerError('LIMIT_EXCEEDED', `this broker runs ${config.maxChildren} children already`, {
         hint: 'End some of its clients, or raise CWD_BROKER_MAX_CHILDREN.',
@@ -46,7 +48,12 @@ export class Pool {
       env: params.env,
       onExit: (exit) => void attachment.onUpstreamExit(exit),
     });
-    const attachment = new Attachment(id, upstream, () => this.#onChange(id));
+    const attachment = new Attachment(
+      id,
+      upstream,
+      () => this.#onChange(id),
+      (failures) => this.#logFailures(id, failures),
+    );
     this.#attachments.set(id, { attachment, name: params.name });
     try {
       await upstream.resource.start();
@@ -70,8 +77,9 @@ export class Pool {
     for (const { attachment } of this.#attachments.values()) attachment.goaway(reason);
   }
 
-  /** Stops all upstreams in parallel; returns when every ladder has come to its end. */
+  /** Stops all upstreams in parallel and takes no new ones; returns when every ladder has come to its end. */
   async stopAll(reason: UpstreamStopReason): Promise<void> {
+    this.#isClosed = true;
     await Promise.all([...this.#attachments.values()].map(({ attachment }) => attachment.close(reason)));
     clearInterval(this.#treeTimer);
   }
@@ -83,7 +91,7 @@ export class Pool {
       command: attachment.upstream.commandLine,
       profile: 'raw',
       sharing: 'isolated',
-      state: attachment.upstream.resource.state,
+      state: attachment.isSurvivor ? 'not-stopped' : attachment.upstream.resource.state,
       ...(attachment.upstream.pid !== undefined && { pid: attachment.upstream.pid }),
       clients: attachment.isClientThere ? 1 : 0,
       startedAt: new Date(attachment.upstream.startedAt).toISOString(),
@@ -91,13 +99,20 @@ export class Pool {
   }
 
   #onChange(id: string): void {
-    const state = this.#attachments.get(id)?.attachment.upstream.resource.state;
-    if (state === 'stopped' || state === 'failed') this.#attachments.delete(id);
+    const attachment = this.#attachments.get(id)?.attachment;
+    const state = attachment?.upstream.resource.state;
+    // What could not be stopped is reported and stays listed, never forgotten.
+    if ((state === 'stopped' || state === 'failed') && !attachment?.isSurvivor) this.#attachments.delete(id);
     if (this.#attachments.size === 0) {
       clearInterval(this.#treeTimer);
       this.#treeTimer = undefined;
     }
     this.#options.onChange();
+  }
+
+  #logFailures(id: string, failures: unknown[]): void {
+    for (const error of failures)
+      this.#options.log.error('upstream.stop-failed', { upstream: id, message: describeError(error) });
   }
 
   async #recordTrees(): Promise<void> {

@@ -43,6 +43,7 @@ export class Upstream {
   readonly #options: UpstreamOptions;
   #gated: GatedChild | undefined;
   #record: ChildRecord | undefined;
+  #hasRun = false;
 
   constructor(options: UpstreamOptions) {
     this.id = options.id;
@@ -67,13 +68,14 @@ export class Upstream {
     return this.#gated.process;
   }
 
-  /** Looks for descendants that left the group, and writes new ones down while their parent chain is unbroken. */
+  /** Looks for descendants, and writes new ones down while they are provably ours. */
   async recordTree(): Promise<void> {
     if (this.#gated === undefined || this.#record === undefined || this.resource.state !== 'ready') return;
     await observeTree(this.#gated.target);
-    const { escaped } = this.#gated.target;
-    if (escaped.length === this.#record.escaped.length) return;
-    this.#record = { ...this.#record, escaped: [...escaped] };
+    const { known } = this.#gated.target;
+    if (known.every((one) => this.#record?.known.some(({ pid, startTime }) => pid === one.pid && startTime === one.startTime)))
+      return;
+    this.#record = { ...this.#record, known: [...known] };
     await this.#options.recorder.replaceChild(this.#record);
   }
 
@@ -91,12 +93,13 @@ export class Upstream {
       pgid,
       command: this.commandLine,
       startedAt: Date.now(),
-      escaped: [],
+      known: [],
     };
     await recorder.addChild(record);
     this.#record = record;
     if (signal.aborted) throw new BrokerError('NOT_READY', `upstream ${id} was stopped while it started`);
     gated.open();
+    this.#hasRun = true;
     log.info('upstream.started', { upstream: id, pid, command });
   }
 
@@ -109,7 +112,7 @@ export class Upstream {
   async #runLadder(reason: UpstreamStopReason | 'failed'): Promise<void> {
     const gated = this.#gated;
     if (gated === undefined) return;
-    if (reason === 'failed') return gated.abandon();
+    if (!this.#hasRun) return gated.abandon();
     const times = { stdinMs: FIXED.stopStdinMs, termMs: FIXED.stopTermMs, killMs: FIXED.stopKillMs };
     const report = await stopTree(gated.target, times, () => gated.process.stdin?.end());
     this.#options.log.info('upstream.stopped', { upstream: this.id, pid: this.pid, reason, step: report.step });
