@@ -1,6 +1,6 @@
 import { mkdir, rename, rm, symlink } from 'node:fs/promises';
 import { join } from 'node:path';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, type onTestFinished } from 'vitest';
 import { eventually } from '../support/eventually.ts';
 import { createSandbox, type Sandbox } from '../support/sandbox.ts';
 
@@ -24,8 +24,8 @@ const CHANGES: Record<string, (root: string, parent: string) => Promise<void>> =
   'in a parent that is renamed': (_root, parent) => rename(parent, `${parent}-elsewhere`),
 };
 
-async function makeRoot(): Promise<{ box: Sandbox; root: string; parent: string }> {
-  const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' });
+async function makeRoot(onFinished: typeof onTestFinished): Promise<{ box: Sandbox; root: string; parent: string }> {
+  const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' }, onFinished);
   const parent = join(box.dir, 'parent');
   const root = join(parent, 'work');
   await mkdir(root, { recursive: true });
@@ -40,8 +40,8 @@ async function isAllGone(box: Sandbox, root: string, limitMs: number): Promise<v
 
 describe.concurrent('the directory goes', () => {
   for (const [what, change] of Object.entries(CHANGES)) {
-    it(`${what}, with a client: broker, server and shim are gone`, async () => {
-      const { box, root, parent } = await makeRoot();
+    it(`${what}, with a client: broker, server and shim are gone`, async ({ onTestFinished: onFinished }) => {
+      const { box, root, parent } = await makeRoot(onFinished);
       const shim = box.connect(['node', box.fixture('tree.mjs'), 'eof'], { cwd: root });
       await shim.says('pids ');
       await change(root, parent);
@@ -50,8 +50,8 @@ describe.concurrent('the directory goes', () => {
       expect(shim.stderr).toContain('cwd-gone');
     });
 
-    it(`${what}, without a client: the broker is gone`, async () => {
-      const { box, root, parent } = await makeRoot();
+    it(`${what}, without a client: the broker is gone`, async ({ onTestFinished: onFinished }) => {
+      const { box, root, parent } = await makeRoot(onFinished);
       await box.cli(['connect', '--', 'true'], { cwd: root });
       await box.servingRecord(root);
       await change(root, parent);
@@ -59,8 +59,8 @@ describe.concurrent('the directory goes', () => {
     });
   }
 
-  it('a client in a directory that was made anew gets a broker of the new one', async () => {
-    const { box, root } = await makeRoot();
+  it('a client in a directory that was made anew gets a broker of the new one', async ({ onTestFinished: onFinished }) => {
+    const { box, root } = await makeRoot(onFinished);
     const before = box.connect(['cat'], { cwd: root });
     await before.echoes('old');
     const old = await box.servingRecord(root);
@@ -75,8 +75,8 @@ describe.concurrent('the directory goes', () => {
     expect((await before.exit).code).toBe(1);
   });
 
-  it('moved away and back at once: nothing happens', async () => {
-    const { box, root } = await makeRoot();
+  it('moved away and back at once: nothing happens', async ({ onTestFinished: onFinished }) => {
+    const { box, root } = await makeRoot(onFinished);
     const shim = box.connect(['cat'], { cwd: root });
     await shim.echoes('before');
     for (let times = 0; times < 10; times += 1) {

@@ -188,8 +188,14 @@ export class Shim {
   }
 }
 
-/** Makes a world that ends with the test. `env` sets knobs; the grace is 500 ms unless it says otherwise. */
-export async function createSandbox(env: Record<string, string> = {}): Promise<Sandbox> {
+/**
+ * Makes a world that ends with the test. `env` sets knobs; the grace is 500 ms unless it says otherwise.
+ * Tests that run at the same time pass the `onTestFinished` of their own context.
+ */
+export async function createSandbox(
+  env: Record<string, string> = {},
+  onFinished: typeof onTestFinished = onTestFinished,
+): Promise<Sandbox> {
   const root = process.env.CWD_BROKER_TEST_ROOT;
   if (root === undefined) throw new Error('the run has no folder: test/support/no-leaks.ts did not run');
   const sandbox = new Sandbox(await realpath(await mkdtemp(join(root, 's-'))), env);
@@ -198,6 +204,6 @@ export async function createSandbox(env: Record<string, string> = {}): Promise<S
   // As on a machine in use: the hourly reap is not due, so that none runs beside the test.
   await mkdir(sandbox.stateDir, { mode: 0o700 });
   await writeFile(stateLayout(sandbox.stateDir).reapStamp, '');
-  onTestFinished(() => sandbox.end(), 60_000);
+  onFinished(() => sandbox.end(), 60_000);
   return sandbox;
 }
