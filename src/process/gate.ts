@@ -9,7 +9,7 @@ import { existsSync } from 'node:fs';
 import type { Writable } from 'node:stream';
 import { BrokerError, describeError, hasErrno } from '../errors.ts';
 import { observe } from './identity.ts';
-import type { StopTarget } from './stop.ts';
+import { adoptGroup, type StopTarget } from './stop.ts';
 import { extendMarker, MARKER_VARIABLE } from './tree.ts';
 
 const GATE_SCRIPT = 'IFS= read -r _ <&3 || exit 125; exec "$@" 3<&-';
@@ -48,9 +48,12 @@ export async function spawnGated(request: ChildCommand): Promise<GatedChild> {
   const pid = child.pid as number;
   const observation = observe(pid);
   const startTime = observation.state === 'alive' ? observation.startTime : '';
+  const target: StopTarget = { pid, startTime, pgid: pid, marker: request.marker, known: [] };
+  // Where processes cannot be listed now, the members' markers have to do.
+  child.once('exit', () => void adoptGroup(target).catch(() => undefined));
   return {
     process: child,
-    target: { pid, startTime, pgid: pid, marker: request.marker, known: [] },
+    target,
     open: () => void gate.end('\n'),
     abandon: async () => {
       const exited = child.exitCode === null && child.signalCode === null ? once(child, 'exit') : undefined;

@@ -79,6 +79,14 @@ export async function observeTree(target: StopTarget): Promise<KnownProcess[]> {
 }
 
 /**
+ * Remembers who is in the group of a leader that has ended this very moment: its number cannot have
+ * been used again, since a group keeps it for as long as it has members. Later nobody could tell.
+ */
+export async function adoptGroup(target: StopTarget): Promise<void> {
+  remember(target, groupMembers(await listProcesses(), target.pgid));
+}
+
+/**
  * Sends one signal to all that is alive of a child.
  * @returns the processes it was meant for; empty when nothing is left.
  */

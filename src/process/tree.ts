@@ -24,26 +24,18 @@ export interface KnownProcess {
 /** The variable that names, oldest first, every `instance/child` a process descends from. */
 export const MARKER_VARIABLE = 'CWD_BROKER_INSTANCE';
 
-/** A table is shared for this long, ms: many children are looked at in one go, and reading it takes a while. */
-const SHARED_MS = 20;
-let shared: { table: Promise<ProcessEntry[]>; readAt: number } | undefined;
+let upcoming: Promise<ProcessEntry[]> | undefined;
 
 /**
- * The whole process table, without zombies, at most some milliseconds old: nobody is signalled by it
- * without being looked at again.
+ * The whole process table, without zombies. Many children may be looked at in one go and reading it
+ * takes a while, so whoever asks in the same turn shares one reading; it never is older than the question.
  */
 export function listProcesses(): Promise<ProcessEntry[]> {
-  if (shared && performance.now() - shared.readAt < SHARED_MS) return shared.table;
-  const table = process.platform === 'linux' ? listLinux() : listWithPs();
-  const reading = { table, readAt: Number.POSITIVE_INFINITY };
-  shared = reading;
-  const done = (): void => {
-    reading.readAt = performance.now();
-  };
-  table.then(done, () => {
-    if (shared === reading) shared = undefined;
+  upcoming ??= new Promise((resolve) => setImmediate(resolve)).then(() => {
+    upcoming = undefined;
+    return process.platform === 'linux' ? listLinux() : listWithPs();
   });
-  return table;
+  return upcoming;
 }
 
 /** The living members of a process group. Pure. */
@@ -130,7 +122,7 @@ function readProcFile(pid: number, name: 'environ' | 'cmdline'): string | undefi
   }
 }
 
-async function listLinux(): Promise<ProcessEntry[]> {
+function listLinux(): ProcessEntry[] {
   const table: ProcessEntry[] = [];
   for (const name of readdirSync('/proc')) {
     const pid = Number(name);

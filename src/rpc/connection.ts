@@ -100,7 +100,8 @@ export class Connection {
   close(): void {
     if (this.#isOver) return;
     this.#finish();
-    this.socket.end();
+    // A peer that keeps its half open must not keep ours.
+    this.socket.end(() => this.socket.destroy());
     this.socket.resume();
   }
 
