@@ -96,6 +96,8 @@ export const FIXED = {
   stderrRingBytes: 64 * 1024,
   /** How often the tree of each child is looked at for processes that left its group. */
   treeEveryMs: 15_000,
+  /** And sooner after its start, when servers start what they need. */
+  treeFirstMs: [500, 2_000, 6_000],
   /** A shim whose parent is gone leaves after this long without a byte either way. */
   shimOrphanMs: 600_000,
   /** What a SessionStart hook may take before it hands the rest to a detached reap. */

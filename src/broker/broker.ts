@@ -130,7 +130,7 @@ export class Broker implements ControlHost {
     if (claimed.status === 'rejected') throw claimed.reason;
     if (published.status === 'rejected') throw published.reason;
     await this.#requireAuthority();
-    await this.#keeper.setPhase('serving');
+    await this.#keeper.update({ phase: 'serving' });
     this.#log.info('phase', { phase: 'serving', generation: this.record.generation });
     this.#presence.start();
     this.onChange();
@@ -196,6 +196,7 @@ export class Broker implements ControlHost {
       judgement: this.#clock.judge(),
       quietSinceAt: this.#clock.quietSinceAt,
       exitsAt: this.#clock.exitsAt,
+      directory: this.#directory.lastClass,
       watch: this.#directory.mode,
       now: performance.now(),
     });

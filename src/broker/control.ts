@@ -130,7 +130,7 @@ export class ControlConnection {
     }
     clearTimeout(this.#silence);
     // Counted before anything is awaited: an exit that is being decided must see this client.
-    this.#client = {
+    this.#client ??= {
       pid: hello.client.pid,
       name: hello.client.name,
       sinceAt: Date.now(),

@@ -8,6 +8,7 @@ import { setFlagsFromString } from 'node:v8';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { createLog, type Log } from '../log.ts';
+import { closeInherited } from '../process/detach.ts';
 import { openLogFile } from '../registry/log-file.ts';
 import { brokerKey, openRuntimeDir, stateLayout } from '../registry/paths.ts';
 import type { BrokerRecord, ExitReason } from '../registry/record.ts';
@@ -37,6 +38,7 @@ export function main(argv: string[]): void {
   process.on('uncaughtException', onBug);
   process.on('unhandledRejection', onBug);
   process.chdir('/');
+  closeInherited([READY_FD]);
   void run(argv, (handler) => {
     stop = handler;
   });

@@ -2,7 +2,7 @@
 
 import { describeError } from '../errors.ts';
 import type { Log } from '../log.ts';
-import type { BrokerRecord, ChildRecord, ExitReason, Phase } from '../registry/record.ts';
+import type { BrokerRecord, ChildRecord, ExitReason } from '../registry/record.ts';
 import { updateRecord } from '../registry/records.ts';
 
 export class RecordKeeper {
@@ -59,10 +59,6 @@ export class RecordKeeper {
 
   async removeChild(id: string): Promise<void> {
     await this.tryUpdate({ children: this.#record.children.filter((one) => one.id !== id) });
-  }
-
-  setPhase(phase: Exclude<Phase, 'stopped'>): Promise<void> {
-    return this.update({ phase, ...(phase === 'draining' && { drainingAt: Date.now() }) });
   }
 
   /** Turns the record into its tombstone. Children that could not be stopped stay named in it. */

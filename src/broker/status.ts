@@ -12,6 +12,7 @@ export interface StatusFacts {
   /** Monotonic ms, as `now`. */
   quietSinceAt: number | undefined;
   exitsAt: number | undefined;
+  directory: string;
   watch: string;
   now: number;
 }
@@ -38,6 +39,7 @@ export function describeStatus(facts: StatusFacts): StatusResult {
     why: describeJudgement(facts.judgement),
     ...(quietSinceAt !== undefined && { idleSince: toIso(quietSinceAt) }),
     ...(exitsAt !== undefined && { exitsAt: toIso(exitsAt) }),
+    directory: facts.directory,
     watch: facts.watch,
   };
 }

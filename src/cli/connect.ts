@@ -2,9 +2,8 @@
  * The shim: stands in for a server command and passes its bytes through the broker of the directory.
  *
  * Signals are left to the system: they end the shim at once, and the broker sees its socket close.
- * The end of stdin is passed on; what the server still has to say is relayed for as long as the
- * server takes to end, as in a pipeline without the shim, but not for longer than the broker waits
- * for that.
+ * The end of stdin is passed on; what the server still has to say is relayed until it has ended, as
+ * in a pipeline without the shim, and so is its exit code. The broker sees to it that it ends.
  */
 import { constants } from 'node:os';
 import { resolve } from 'node:path';
@@ -16,6 +15,9 @@ import { startDirectory } from './context.ts';
 
 /** Who started us, before it can be gone. */
 const PARENT = process.ppid;
+
+/** What the broker may take to end our helper once our stdin has ended, and then some. */
+const LADDER_MS = FIXED.stopStdinMs + FIXED.stopTermMs + FIXED.stopKillMs + FIXED.outputTailMs;
 
 /** Brokers that leave just as we come are tried again this often. */
 const TRIES = 5;
@@ -31,18 +33,17 @@ export async function connect(request: ConnectRequest): Promise<number> {
 }
 
 async function runThroughBroker(request: ConnectRequest): Promise<number> {
-  const cwd = resolve(startDirectory(), request.cwd ?? '.');
   for (let tries = 1; ; tries += 1) {
     let upstream: OpenUpstream;
     try {
-      upstream = await open(request, cwd);
+      upstream = await open(request);
     } catch (error) {
       if (!mayFallBack(error)) throw error;
       if (hasCode(error, 'CLOSING', 'CONNECTION_CLOSED') && tries < TRIES) continue;
       if (!request.fallback) throw error;
       const { runDirectly } = await import('./fallback.ts');
       note(`no broker (${describeError(error)}); running the command directly`);
-      return runDirectly({ command: request.command, args: request.args, cwd });
+      return runDirectly(request);
     }
     const { end, hasForwarded, isInputOver } = await relay(upstream);
     if (end.kind === 'exit') return exitCode(end);
@@ -62,7 +63,8 @@ function hasCode(error: unknown, ...codes: ErrorCode[]): boolean {
   return error instanceof BrokerError && codes.includes(error.code);
 }
 
-async function open(request: ConnectRequest, cwd: string): Promise<OpenUpstream> {
+async function open(request: ConnectRequest): Promise<OpenUpstream> {
+  const cwd = resolve(startDirectory(), request.cwd ?? '.');
   const client = await connectBroker({ cwd, clientName: request.name ?? 'connect', onNotice: note });
   try {
     const { command, args, name } = request;
@@ -110,7 +112,7 @@ async function relay(upstream: OpenUpstream): Promise<Relayed> {
   const onInputEnd = (): void => {
     isInputOver = true;
     stream.end();
-    lastWords ??= setTimeout(leave, FIXED.stopStdinMs);
+    lastWords ??= setTimeout(leave, LADDER_MS);
   };
   forward(stdin, stream);
   forward(stream, stdout);

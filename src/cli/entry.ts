@@ -26,6 +26,7 @@ export interface BrokerEntry {
   idleSince?: string;
   exitsAt?: string;
   why: string[];
+  directory?: string;
   watch?: string;
   /** How and when a tombstone's run ended. */
   end?: { by: string; reason: string; at: string };
@@ -59,7 +60,7 @@ export function toEntry(swept: Swept, holds: readonly Hold[]): BrokerEntry {
     ...(status?.idleSince && { idleSince: status.idleSince }),
     ...(status?.exitsAt && { exitsAt: status.exitsAt }),
     why: status && verdict === 'live' && swept.facts.directory === 'same' ? status.why : [swept.why, ...(status?.why ?? [])],
-    ...(status && { watch: status.watch }),
+    ...(status && { directory: status.directory, watch: status.watch }),
     ...(record.end && {
       end: {
         by: record.end.by,

@@ -9,9 +9,13 @@ import { stopTree } from '../process/stop.ts';
 const TIMES = { stdinMs: FIXED.stopStdinMs, termMs: FIXED.stopTermMs, killMs: FIXED.stopKillMs };
 
 /** @returns the command's exit code. @throws BrokerError NOT_FOUND, UPSTREAM_START_FAILED. */
-export async function runDirectly(request: { command: string; args: readonly string[]; cwd: string }): Promise<number> {
+/** Without a `cwd` it runs where we are, also where that cannot be named. */
+export async function runDirectly(request: { command: string; args: readonly string[]; cwd?: string }): Promise<number> {
+  const { command, args, cwd } = request;
   const child = await spawnGated({
-    ...request,
+    command,
+    args,
+    ...(cwd !== undefined && { cwd }),
     env: process.env as Record<string, string>,
     marker: `${randomBytes(16).toString('hex')}/direct`,
     output: 'inherit',
@@ -25,7 +29,7 @@ export async function runDirectly(request: { command: string; args: readonly str
       stop();
     });
   }
-  if (stdin) process.stdin.pipe(stdin);
+  if (stdin) process.stdin.pipe(stdin, { end: false });
   process.stdin.once('end', stop);
   child.open();
   const [code, signal] = (await once(child.process, 'exit')) as [number | null, NodeJS.Signals | null];

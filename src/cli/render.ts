@@ -3,7 +3,7 @@ import { BrokerError, describeError } from '../errors.ts';
 
 /** Lines of columns, two spaces apart; the last column is not padded. */
 export function renderTable(header: readonly string[], rows: ReadonlyArray<readonly string[]>): string {
-  const all = [header, ...rows];
+  const all = [header, ...rows].map((row) => row.map(printable));
   const widths = header.map((_, column) => Math.max(...all.map((row) => (row[column] ?? '').length)));
   return all
     .map((row) =>
@@ -14,6 +14,12 @@ export function renderTable(header: readonly string[], rows: ReadonlyArray<reado
     )
     .map((line) => `${line}\n`)
     .join('');
+}
+
+/** A directory may have any name; a terminal must not obey it. */
+function printable(cell: string): string {
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+  return cell.replace(/[\u0000-\u001f\u007f]/g, '?');
 }
 
 export function renderJson(value: unknown): string {

@@ -36,7 +36,11 @@ function renderEntry(entry: BrokerEntry): string {
   if (entry.pid !== undefined)
     lines.push(['pid', `${entry.pid}, generation ${entry.generation}, version ${entry.version}, ${entry.phase}`]);
   if (entry.startedAt) lines.push(['up for', renderDuration(Date.now() - Date.parse(entry.startedAt))]);
-  if (entry.watch) lines.push(['directory watch', entry.watch]);
+  if (entry.watch)
+    lines.push([
+      'directory',
+      `${entry.directory}; watched by ${entry.watch === 'events' ? 'events and probes' : `probes only, events ${entry.watch}`}`,
+    ]);
   if (entry.cost) {
     const { cpuPercent, rssBytes, privateBytes, processes } = entry.cost;
     const cpu = cpuPercent === undefined ? '–' : `${cpuPercent}%`;

@@ -40,7 +40,6 @@ export interface EnsureRequest {
   clientName: string;
   /** A line for a person who waits. */
   onNotice?: (line: string) => void;
-  onNotification?: (method: string, params: unknown) => void;
 }
 
 export interface EnsuredBroker {
@@ -156,8 +155,8 @@ class Ensuring {
   }
 
   #dial(record: BrokerRecord): Promise<DialOutcome> {
-    const { config, clientName, onNotification } = this.#request;
-    return dial({ record, config, clientName, view: this.#view, ...(onNotification && { onNotification }) });
+    const { config, clientName } = this.#request;
+    return dial({ record, config, clientName, view: this.#view });
   }
 
   #waitedMs(generation: number | undefined): number {

@@ -4,9 +4,9 @@
  * holds nothing else of the starter but one pipe on which it says that it is ready.
  */
 import { spawn } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
 import type { Readable } from 'node:stream';
-import { BrokerError } from '../errors.ts';
+import { BrokerError, hasErrno } from '../errors.ts';
 
 const DOUBLE_SPAWN = '"$@" &';
 
@@ -20,6 +20,35 @@ export function daemonEnvironment(env: Readonly<Record<string, string | undefine
     if (value !== undefined && ALLOWED.test(name) && name !== 'CWD_BROKER_INSTANCE') kept[name] = value;
   }
   return kept;
+}
+
+/** O_CLOEXEC as /proc shows it. */
+const CLOSE_ON_EXEC = 0o2000000;
+
+/**
+ * Closes what this process inherited from its starter beyond the standard descriptors: a lock or a
+ * pipe that lives on in a daemon is held for hours. Whatever Node itself has open closes on exec,
+ * which tells the two apart. Does nothing where there is no /proc.
+ */
+export function closeInherited(keep: readonly number[]): void {
+  for (const fd of listDescriptors()) {
+    if (fd <= 2 || keep.includes(fd)) continue;
+    try {
+      const flags = Number.parseInt(/^flags:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1] ?? '', 8);
+      if ((flags & CLOSE_ON_EXEC) === 0) closeSync(fd);
+    } catch (error) {
+      if (!hasErrno(error, 'ENOENT', 'EBADF', 'EACCES')) throw error;
+    }
+  }
+}
+
+function listDescriptors(): number[] {
+  try {
+    return readdirSync('/proc/self/fd').map(Number);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'EACCES')) return [];
+    throw error;
+  }
 }
 
 export interface DetachedRequest {

@@ -17,7 +17,8 @@ const GATE_SCRIPT = 'IFS= read -r _ <&3 || exit 125; exec "$@" 3<&-';
 export interface ChildCommand {
   command: string;
   args: readonly string[];
-  cwd: string;
+  /** Default: ours. */
+  cwd?: string;
   env: Readonly<Record<string, string>>;
   /** The newest `instance/child` marker entry. */
   marker: string;
@@ -73,7 +74,7 @@ async function trySpawn(request: ChildCommand): Promise<ChildProcess> {
   } catch (error) {
     // The shell is there, so what is not there is the directory.
     if (hasErrno(error, 'ENOENT', 'ENOTDIR')) {
-      throw new BrokerError('NOT_FOUND', `the working directory is gone: ${request.cwd}`, {
+      throw new BrokerError('NOT_FOUND', `the working directory is gone: ${request.cwd ?? 'the current one'}`, {
         cause: error,
         hint: 'Start the command from a directory that exists.',
       });
@@ -92,7 +93,7 @@ function shellFor(env: ChildCommand['env']): string {
 
 function spawnShell(request: ChildCommand): ChildProcess {
   return spawn(shellFor(request.env), ['-c', GATE_SCRIPT, 'sh', request.command, ...request.args], {
-    cwd: request.cwd,
+    ...(request.cwd !== undefined && { cwd: request.cwd }),
     env: { ...request.env, [MARKER_VARIABLE]: extendMarker(request.env[MARKER_VARIABLE], request.marker) },
     detached: true,
     stdio: ['pipe', request.output, request.output, 'pipe'],

@@ -135,7 +135,7 @@ async function trySignalTree(target: StopTarget, signal: NodeJS.Signals): Promis
     return await signalTree(target, signal);
   } catch (error) {
     if (errnoOf(error) === undefined) throw error;
-    if (isStill(target)) sendSignal(-target.pgid, signal);
+    if (leads(target)) sendSignal(-target.pgid, signal);
     return undefined;
   }
 }
@@ -162,12 +162,14 @@ function isSurelyGone(target: StopTarget): boolean {
 }
 
 function splitTree(target: StopTarget, table: readonly ProcessEntry[]): Living {
-  const leaderLives = isStill(target);
+  const leaderLives = leads(target);
   const isKnown = (entry: ProcessEntry): boolean =>
     target.known.some((known) => known.pid === entry.pid && known.startTime === entry.startTime);
   const group = groupMembers(table, target.pgid);
-  // While its leader lives a group cannot be anybody else's; afterwards each member has to prove itself.
-  const members = leaderLives ? group : group.filter((entry) => isKnown(entry) || readMarker(entry.pid) === target.marker);
+  // While its leader lives a group cannot be anybody else's; afterwards a member has to prove itself.
+  // One is proof for all: a group cannot be joined from outside its session, nor its number be used again while it lives.
+  const isProven = leaderLives || group.some((entry) => isKnown(entry) || readMarker(entry.pid) === target.marker);
+  const members = isProven ? group : [];
   const isBelow = (entry: ProcessEntry): boolean => !isBoundary(entry, target);
   const below = descendantsOf(table, [target, ...members, ...target.known], (entry) => !isBelow(entry));
   const outside = new Map<number, ProcessEntry>();
@@ -199,6 +201,12 @@ function isBoundary(entry: ProcessEntry, target: StopTarget): boolean {
 function isStill(known: KnownProcess): boolean {
   const observation = observe(known.pid);
   return observation.state === 'alive' && observation.startTime === known.startTime;
+}
+
+/** True while the recorded leader lives and still leads the recorded group. */
+function leads(target: StopTarget): boolean {
+  const observation = observe(target.pid);
+  return observation.state === 'alive' && observation.startTime === target.startTime && observation.pgid === target.pgid;
 }
 
 /** False only when it is proven gone. */

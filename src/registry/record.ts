@@ -102,6 +102,12 @@ const listOf =
   (value) =>
     Array.isArray(value) && value.every(check);
 
+/** Shaped, and with a relation between fields that always holds: the gate makes each child the leader of its group. */
+const allOf =
+  (relation: (value: Record<string, unknown>) => boolean, fields: Record<string, Check>): Check =>
+  (value) =>
+    shaped(fields)(value) && relation(value as Record<string, unknown>);
+
 const IDENTITY = shaped({ pid: isPid, startTime: isText, bootId: isText, pidNamespace: isText });
 const KNOWN = { pid: isPid, startTime: isText };
 
@@ -124,7 +130,7 @@ const SHAPE: Record<keyof BrokerRecord, Check> = {
   drainingAt: optional(isCount),
   tookOverAt: optional(isCount),
   children: listOf(
-    shaped({
+    allOf(({ pid, pgid }) => pid === pgid, {
       ...KNOWN,
       id: isText,
       kind: (value) => value === 'upstream',

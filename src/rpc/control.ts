@@ -116,6 +116,8 @@ export interface StatusResult {
   why: string[];
   idleSince?: string;
   exitsAt?: string;
+  /** What the last look at the directory said: `same`, or why it may be about to leave. */
+  directory: string;
   /** How the directory is watched: `events`, or why only by probing. */
   watch: string;
 }

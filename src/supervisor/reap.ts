@@ -9,8 +9,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError, describeError, errnoOf } from '../errors.ts';
 import { ownIdentity, verifyIdentity } from '../process/identity.ts';
-import { signalIdentity, signalTree } from '../process/stop.ts';
-import { type KnownProcess, readCommandLine } from '../process/tree.ts';
+import { signalTree } from '../process/stop.ts';
+import type { KnownProcess } from '../process/tree.ts';
 import { classifyProbe, probeDirectory } from '../registry/directory.ts';
 import { appendHistory } from '../registry/history.ts';
 import { openRuntimeDir, stateLayout } from '../registry/paths.ts';
@@ -18,6 +18,7 @@ import type { BrokerRecord, RecordEnd } from '../registry/record.ts';
 import { createRecord, readGeneration, readHighest, removeLowerRecord, removeSockets } from '../registry/records.ts';
 import { withStartLock } from '../registry/start-lock.ts';
 import { describe, type ReapAction, type ReapOptions } from './reap-action.ts';
+import { signalBroker } from './signal-broker.ts';
 import { childTarget, type Swept, sweep } from './sweep.ts';
 import { dropDeadHolds, tidy } from './tidy.ts';
 
@@ -128,7 +129,7 @@ class Reaping {
       const problem = await verifyCwdGone(one);
       if (problem !== undefined) return problem;
       // From here to the signal nothing is awaited: nothing can come between check and signal.
-      return namesInstance(broker.pid, one.record.instance) ? signalIdentity(broker, signal) : 'it runs something else';
+      return signalBroker(one.record, signal);
     });
     this.#termed.add(processKey(broker));
     const problem = sent === 'sent' || sent === 'gone' ? undefined : sent;
@@ -217,12 +218,6 @@ async function verifyCwdGone({ swept, record }: Case): Promise<string | undefine
     return 'its record changed meanwhile';
   const answer = classifyProbe(record.cwd, await probeDirectory(record.cwd.path, FIXED.probeDeadlineMs));
   return answer === 'gone' || answer === 'replaced' ? undefined : `its directory is ${answer} now`;
-}
-
-/** Start time decides; that the process was started for this very run is checked beside it, where that can be read. */
-function namesInstance(pid: number, instance: string): boolean {
-  const words = readCommandLine(pid);
-  return words === undefined || words.includes(instance);
 }
 
 function isOwnerAlive(record: BrokerRecord): boolean {

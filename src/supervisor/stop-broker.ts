@@ -5,10 +5,10 @@ import { dial } from '../client/dial.ts';
 import { type Config, FIXED } from '../config.ts';
 import { BrokerError } from '../errors.ts';
 import { type ProcessIdentity, verifyIdentity } from '../process/identity.ts';
-import { signalIdentity } from '../process/stop.ts';
 import type { BrokerRecord } from '../registry/record.ts';
 import { readGeneration } from '../registry/records.ts';
 import { reap } from './reap.ts';
+import { signalBroker } from './signal-broker.ts';
 import { type Swept, sweep } from './sweep.ts';
 
 const POLL_MS = 25;
@@ -46,36 +46,41 @@ async function stopOne(swept: Swept, options: StopBrokerOptions): Promise<StopRe
   const broker = record.broker as ProcessIdentity;
   const result = { cwd: record.cwd.path, pid: broker.pid, generation: record.generation };
   const patienceMs = options.config.shutdownMs + FIXED.lockWaitMs;
-  const isAsked = swept.verdict === 'draining' || (await isLeaving(swept, record, broker, options.config));
-  if (isAsked && (await isGoneWithin(broker, patienceMs))) return { ...result, outcome: 'stopped' };
-  if (!isAsked && !options.isForced) {
+  const answer = swept.verdict === 'draining' ? 'agreed' : await askUntilHeard(swept, record, broker, options.config);
+  if (answer === 'agreed' && (await isGoneWithin(broker, patienceMs))) return { ...result, outcome: 'stopped' };
+  if (answer === 'silent' && !options.isForced) {
     return { ...result, outcome: verifyIdentity(broker) === 'ours' ? 'not-answering' : 'stopped' };
   }
-  signalIdentity(broker, 'SIGTERM');
-  if (await isGoneWithin(broker, isAsked ? patienceMs : FIXED.stopTermMs)) return { ...result, outcome: 'stopped' };
+  // It answers, so it will end in order; only one that is silent gets little time.
+  signalBroker(record, 'SIGTERM');
+  if (await isGoneWithin(broker, answer === 'silent' ? FIXED.stopTermMs : patienceMs)) return { ...result, outcome: 'stopped' };
   if (!options.isForced) return { ...result, outcome: 'still-there' };
-  signalIdentity(broker, 'SIGKILL');
+  signalBroker(record, 'SIGKILL');
   return { ...result, outcome: (await isGoneWithin(broker, FIXED.stopKillMs)) ? 'stopped' : 'still-there' };
 }
 
-/** True once the broker is known to be leaving. One that hides or resets is on its way out, or back in a moment: look again. */
-async function isLeaving(swept: Swept, record: BrokerRecord, broker: ProcessIdentity, config: Config): Promise<boolean> {
+/** `refused`: it answers, and speaks another protocol. */
+type Answer = 'agreed' | 'refused' | 'silent';
+
+/** Asks until it is known how things stand. One that hides or resets is on its way out, or back in a moment: look again. */
+async function askUntilHeard(swept: Swept, record: BrokerRecord, broker: ProcessIdentity, config: Config): Promise<Answer> {
   const deadlineAt = performance.now() + config.helloMs;
   for (;;) {
     const answer = await ask(record, config);
-    if (answer !== 'unheard') return answer === 'agreed';
+    if (answer !== 'unheard') return answer;
     const found = await readGeneration(swept.folder, swept.generation);
-    if (verifyIdentity(broker) !== 'ours') return true;
-    if (found?.reading.kind === 'record' && found.reading.record.phase === 'draining') return true;
-    if (performance.now() > deadlineAt) return false;
+    if (verifyIdentity(broker) !== 'ours') return 'agreed';
+    if (found?.reading.kind === 'record' && found.reading.record.phase === 'draining') return 'agreed';
+    if (performance.now() > deadlineAt) return 'silent';
     await sleep(POLL_MS);
   }
 }
 
-async function ask(record: BrokerRecord, config: Config): Promise<'agreed' | 'unheard' | 'silent'> {
+async function ask(record: BrokerRecord, config: Config): Promise<Answer | 'unheard'> {
   const dialed = await dial({ record, config, clientName: 'stop' });
   if (dialed.kind === 'closing') return 'agreed';
-  if (dialed.kind !== 'ok') return dialed.kind === 'silent' ? 'silent' : 'unheard';
+  if (dialed.kind === 'refused' || dialed.kind === 'silent') return dialed.kind;
+  if (dialed.kind !== 'ok') return 'unheard';
   try {
     await askShutdown(dialed.connection);
     return 'agreed';

@@ -34,7 +34,7 @@ describe('commands that only look', () => {
     const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' });
     const shim = await used(box);
     const busy = JSON.parse((await box.cli(['status', '--json'])).stdout);
-    expect(busy).toMatchObject({ verdict: 'live', clients: 1, why: ['1 client attached'], watch: 'events' });
+    expect(busy).toMatchObject({ verdict: 'live', clients: 1, why: ['1 client attached'], directory: 'same', watch: 'events' });
     expect(busy.cost.processes).toBe(2);
     expect(busy.cost.rssBytes).toBeGreaterThan(busy.cost.privateBytes);
     expect(busy).not.toHaveProperty('exitsAt');

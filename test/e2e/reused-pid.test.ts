@@ -54,6 +54,36 @@ describe('a pid that was used again', () => {
     }
   });
 
+  it('of another group is not signalled although the leader named beside it is ours', async () => {
+    const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' });
+    await box.cli(['connect', '--', 'true']);
+    const record = await box.servingRecord();
+    process.kill(record.broker?.pid as number, 'SIGKILL');
+    await eventually('the broker is gone', () => !isAlive(record.broker?.pid as number));
+    const [ours, stranger] = [0, 1].map(() => spawn('sleep', ['600'], { detached: true, stdio: 'ignore', env: box.env }));
+    onTestFinished(() => {
+      ours?.kill('SIGKILL');
+      stranger?.kill('SIGKILL');
+    });
+    const file = `${stateLayout(box.stateDir).folder(brokerKey(box.work))}/${record.generation}.json`;
+    const pid = ours?.pid as number;
+    const child = {
+      id: 'u9',
+      kind: 'upstream',
+      pid,
+      startTime: identify(pid)?.startTime,
+      pgid: stranger?.pid,
+      command: ['x'],
+      startedAt: 1,
+      known: [],
+    };
+    writeFileSync(file, JSON.stringify({ ...record, children: [child] }));
+    await box.cli(['reap']);
+    await box.cli(['stop', '--all', '--force']);
+    expect(isAlive(stranger?.pid as number)).toBe(true);
+    writeFileSync(file, JSON.stringify(record));
+  });
+
   it('is not even asked when the record was forged to name a stranger', async () => {
     const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' });
     await box.cli(['connect', '--', 'true']);

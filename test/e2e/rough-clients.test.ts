@@ -1,6 +1,8 @@
+import { readdirSync, readlinkSync } from 'node:fs';
 import { mkdir, rmdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { execa } from 'execa';
 import { describe, expect, it } from 'vitest';
 import { brokerKey, stateLayout } from '../../src/registry/paths.ts';
 import { eventually } from '../support/eventually.ts';
@@ -125,6 +127,32 @@ describe('the environment of a helper', () => {
   });
 });
 
+describe('the end of stdin', () => {
+  it('is answered with what the server still says, and its exit code, also when that takes seconds', async () => {
+    const { box } = await startedBroker();
+    const ran = await box.cli(['connect', '--', 'sh', '-c', 'cat >/dev/null; sleep 2; echo result; exit 3'], { input: 'x' });
+    expect(ran).toEqual({ code: 3, stdout: 'result\n', stderr: '' });
+    const stubborn = await box.cli(['connect', '--', 'sh', '-c', 'cat >/dev/null; exec sleep 602'], { input: 'x' });
+    expect(stubborn.code).toBe(143);
+  });
+});
+
+describe('an idle exit', () => {
+  it('waits for a client that has not read all of what its ended helper said', async () => {
+    const { box } = await startedBroker({ CWD_BROKER_GRACE_MS: '100' });
+    const shim = box.connect(['head', '-c', '450000', '/dev/zero']);
+    shim.child.stdout?.removeAllListeners('data').pause();
+    await sleep(3_000);
+    let bytes = 0;
+    shim.child.stdout?.on('data', (text: string) => {
+      bytes += text.length;
+    });
+    shim.child.stdout?.resume();
+    expect((await shim.exit).code).toBe(0);
+    await eventually('every byte', () => bytes === 450_000);
+  });
+});
+
 describe('what a helper leaves in its group', () => {
   it('ends with it, also without the marker in its environment', async () => {
     const { box } = await startedBroker();
@@ -132,6 +160,17 @@ describe('what a helper leaves in its group', () => {
     expect((await shim.exit).code).toBe(0);
     const pid = Number(/pid (\d+)/.exec(shim.stdout)?.[1]);
     await eventually('the sleeper is gone', () => !isAlive(pid));
+  });
+});
+
+describe('a broker', () => {
+  it('holds no descriptor of its starter, high ones included', async () => {
+    const box = await createSandbox({ CWD_BROKER_GRACE_MS: '60000' });
+    const line = `exec 200>"${box.dir}/held"; exec "${process.execPath}" "${box.brokerScript}" connect -- true`;
+    await execa('bash', ['-c', line], { cwd: box.work, env: box.env, extendEnv: false, stdin: 'ignore' });
+    const { broker } = await box.servingRecord();
+    const open = readdirSync(`/proc/${broker?.pid}/fd`).map((fd) => readlinkSync(`/proc/${broker?.pid}/fd/${fd}`));
+    expect(open.filter((path) => path.includes('held'))).toEqual([]);
   });
 });
 

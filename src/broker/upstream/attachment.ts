@@ -64,7 +64,8 @@ export class Attachment {
     socket.once('close', () => stdout?.resume());
     if (stdin === null) return;
     if (rest.length > 0) stdin.write(rest);
-    socket.pipe(stdin);
+    // The ladder ends stdin, once it has seen who belongs to the upstream: some are gone the moment it ends.
+    socket.pipe(stdin, { end: false });
     // An upstream that closed its stdin hears nothing more; its client must not hang on that.
     stdin.once('close', () => socket.resume());
   }
@@ -92,7 +93,8 @@ export class Attachment {
 
   /** Stops the upstream and closes both connections. Idempotent. */
   async close(reason: UpstreamStopReason): Promise<void> {
-    this.#isClientThere = false;
+    // When the upstream has ended by itself its client stays until it has all of the output.
+    if (reason !== 'lost') this.#isClientThere = false;
     this.#onChange();
     const failures = await this.upstream.resource.stop(reason);
     this.#isSurvivor ||= failures.some((error) => error instanceof BrokerError && error.code === 'STOP_FAILED');

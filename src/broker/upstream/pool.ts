@@ -61,6 +61,7 @@ export class Pool {
       this.#attachments.delete(id);
       throw error;
     }
+    for (const ms of FIXED.treeFirstMs) setTimeout(() => void this.#recordTrees(attachment), ms).unref();
     this.#treeTimer ??= setInterval(() => void this.#recordTrees(), FIXED.treeEveryMs);
     return attachment;
   }
@@ -115,9 +116,11 @@ export class Pool {
       this.#options.log.error('upstream.stop-failed', { upstream: id, message: describeError(error) });
   }
 
-  async #recordTrees(): Promise<void> {
+  async #recordTrees(only?: Attachment): Promise<void> {
+    const all = only ? [only] : [...this.#attachments.values()].map(({ attachment }) => attachment);
     try {
-      for (const { attachment } of this.#attachments.values()) await attachment.upstream.recordTree();
+      // Asked in one turn, they share one look at the process table.
+      await Promise.all(all.map(({ upstream }) => upstream.recordTree()));
     } catch (error) {
       // Looked at again soon, and before each stop.
       this.#options.log.warn('tree.unreadable', { errno: errnoOf(error), message: describeError(error) });
