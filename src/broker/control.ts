@@ -130,6 +130,7 @@ export class ControlConnection {
     }
     clearTimeout(this.#silence);
     // Counted before anything is awaited: an exit that is being decided must see this client.
+    this.#isControl ||= hello.control === true;
     this.#client ??= {
       pid: hello.client.pid,
       name: hello.client.name,

@@ -23,9 +23,15 @@ export async function findRoot(cwd: string | undefined): Promise<{ root: string;
   return { root, key: brokerKey(root) };
 }
 
-/** Writes to stdout and waits until it is taken, so that a pipe gets all of it. */
+/** Writes to stdout and waits until it is taken, so that a pipe gets all of it. Whoever reads no more has had enough. */
 export function print(text: string): Promise<void> {
+  tolerateClosedOutput();
   return new Promise((resolve) => {
     process.stdout.write(text, () => resolve());
   });
+}
+
+/** A reader that left is no error of ours. */
+export function tolerateClosedOutput(): void {
+  if (process.stdout.listenerCount('error') === 0) process.stdout.on('error', () => undefined);
 }

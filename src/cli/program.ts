@@ -4,6 +4,7 @@ import { BrokerError } from '../errors.ts';
 import { VERSION } from '../installation.ts';
 import { parseSimple, SIMPLE_COMMANDS, type SimpleCommand } from './commands.ts';
 import { CONNECT_OPTIONS, parseConnect } from './connect-arguments.ts';
+import { tolerateClosedOutput } from './context.ts';
 import { renderError } from './render.ts';
 
 /** Runs a command line; never throws. @returns 0 done, 1 failed or busy, 2 usage, 3 nothing there. */
@@ -26,6 +27,7 @@ async function runWithoutLibrary(argv: string[]): Promise<number | undefined> {
 
 async function runCommand(argv: string[]): Promise<number> {
   const { Command, CommanderError } = await import('commander');
+  tolerateClosedOutput();
   let code = 0;
   const program = buildProgram(new Command(), (result) => {
     code = result;
@@ -44,7 +46,7 @@ async function runCommand(argv: string[]): Promise<number> {
 function buildProgram(program: Command, finish: (code: number) => void): Command {
   program
     .name('broker')
-    .description('One daemon per working directory that starts stdio JSON-RPC helpers once and never leaks.')
+    .description('One daemon per working directory that starts and supervises stdio JSON-RPC helpers, and never leaks.')
     .version(VERSION)
     .exitOverride()
     .enablePositionalOptions()

@@ -134,7 +134,7 @@ export class BrokerClient {
   }
 
   async #controlConnection(): Promise<Connection> {
-    if (!this.#control?.isOpen) this.#control = await this.#greeted();
+    if (!this.#control?.isOpen) this.#control = await this.#dial(true);
     return this.#control;
   }
 
@@ -160,7 +160,7 @@ export class BrokerClient {
     if (rest.length > 0) stream.unshift(rest);
     const stderr = new (process.getBuiltinModule('node:stream').PassThrough)();
     let end: UpstreamEnd = { kind: 'lost' };
-    const side = await this.#greetedWhile(stream, (method, params) => {
+    const side = await this.#dialWhile(stream, (method, params) => {
       if (method === NOTIFICATIONS.stderr) writeBounded(stderr, Buffer.from((params as StderrData).data, 'base64'));
       // The broker stops the upstream when it leaves: that end says less than the goaway before it.
       else if (method === NOTIFICATIONS.exit && end.kind !== 'goaway') end = { kind: 'exit', exit: params as ExitNotice };
@@ -184,14 +184,14 @@ export class BrokerClient {
   }
 
   /**
-   * As `#greeted`, for as long as `stream` lives: a broker that was about to leave when we attached
+   * As `#dial`, for as long as `stream` lives: a broker that was about to leave when we attached
    * hides its socket for a moment before it stays after all.
    */
-  async #greetedWhile(stream: Socket, onNotification: (method: string, params: unknown) => void): Promise<Connection> {
+  async #dialWhile(stream: Socket, onNotification: (method: string, params: unknown) => void): Promise<Connection> {
     const until = performance.now() + this.#config.helloMs;
     for (;;) {
       try {
-        return await this.#greeted(onNotification);
+        return await this.#dial(true, onNotification);
       } catch (error) {
         if (stream.destroyed || performance.now() > until) throw error;
         await sleep(RETRY_MS);
@@ -199,17 +199,19 @@ export class BrokerClient {
     }
   }
 
-  /** A connection that has said hello: the one from connecting, if nobody has used it, else another. */
-  async #greeted(onNotification?: (method: string, params: unknown) => void): Promise<Connection> {
+  /** A connection that may attach: the one from connecting, if nobody has used it, else another. */
+  async #greeted(): Promise<Connection> {
     const spare = this.#spare;
-    if (spare?.isOpen && onNotification === undefined) {
-      this.#spare = undefined;
-      return spare;
-    }
+    this.#spare = undefined;
+    return spare?.isOpen ? spare : this.#dial(false);
+  }
+
+  async #dial(isControl: boolean, onNotification?: (method: string, params: unknown) => void): Promise<Connection> {
     const dialed = await dial({
       record: this.#record,
       config: this.#config,
       clientName: this.#clientName,
+      isControl,
       view: this.#view,
       ...(onNotification && { onNotification }),
     });

@@ -27,6 +27,8 @@ export interface DialRequest {
   record: Pick<BrokerRecord, 'socket' | 'token' | 'instance'>;
   config: Pick<Config, 'dialMs' | 'helloMs' | 'maxFrameBytes' | 'maxQueueBytes'>;
   clientName: string;
+  /** It will not attach: a question, a stop, the stderr of an attachment. */
+  isControl: boolean;
   /** The cwd as this client sees it. */
   view?: DirectoryIdentity;
   onNotification?: (method: string, params: unknown) => void;
@@ -57,6 +59,7 @@ function helloParams(request: DialRequest): HelloParams {
     protocol: PROTOCOL,
     token: request.record.token,
     client: { name: request.clientName, version: VERSION, pid: process.pid },
+    ...(request.isControl && { control: true }),
     ...(request.view && { cwd: request.view }),
     ...(marker && { marker }),
   };

@@ -154,9 +154,9 @@ class Ensuring {
     return action as Exclude<OwnerAction, { kind: 'join' }>;
   }
 
-  #dial(record: BrokerRecord): Promise<DialOutcome> {
+  #dial(record: BrokerRecord, isControl = false): Promise<DialOutcome> {
     const { config, clientName } = this.#request;
-    return dial({ record, config, clientName, view: this.#view });
+    return dial({ record, config, clientName, isControl, view: this.#view });
   }
 
   #waitedMs(generation: number | undefined): number {
@@ -210,7 +210,7 @@ class Ensuring {
   }
 
   async #isServingAfterAll(record: BrokerRecord): Promise<boolean> {
-    const again = await this.#dial(record);
+    const again = await this.#dial(record, true);
     if (again.kind === 'ok') again.connection.close();
     return again.kind === 'ok';
   }

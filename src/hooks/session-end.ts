@@ -27,6 +27,7 @@ async function tellBroker(config: Config, hold: Hold): Promise<void> {
     record: found.reading.record,
     config: { ...config, dialMs: BUDGET_MS / 4, helloMs: BUDGET_MS / 4 },
     clientName: 'hook',
+    isControl: true,
   });
   if (dialed.kind !== 'ok') return;
   await tellUnhold(dialed.connection, BUDGET_MS / 4).finally(() => dialed.connection.close());

@@ -4,7 +4,7 @@
  * holds nothing else of the starter but one pipe on which it says that it is ready.
  */
 import { spawn } from 'node:child_process';
-import { closeSync, openSync, readdirSync, readFileSync } from 'node:fs';
+import { closeSync, openSync, readdirSync, readlinkSync } from 'node:fs';
 import type { Readable } from 'node:stream';
 import { BrokerError, hasErrno } from '../errors.ts';
 
@@ -22,31 +22,39 @@ export function daemonEnvironment(env: Readonly<Record<string, string | undefine
   return kept;
 }
 
-/** O_CLOEXEC as /proc shows it. */
-const CLOSE_ON_EXEC = 0o2000000;
-
 /**
  * Closes what this process inherited from its starter beyond the standard descriptors: a lock or a
- * pipe that lives on in a daemon is held for hours. Whatever Node itself has open closes on exec,
- * which tells the two apart. Does nothing where there is no /proc.
+ * pipe that lives on in a daemon is held for hours. To be called before anything is opened: what Node
+ * has open by then are anonymous inodes, pipes of which it holds both ends, and perhaps a source of
+ * randomness. Does nothing where there is no /proc.
  */
 export function closeInherited(keep: readonly number[]): void {
-  for (const fd of listDescriptors()) {
-    if (fd <= 2 || keep.includes(fd)) continue;
-    try {
-      const flags = Number.parseInt(/^flags:\s+(\d+)$/m.exec(readFileSync(`/proc/self/fdinfo/${fd}`, 'latin1'))?.[1] ?? '', 8);
-      if ((flags & CLOSE_ON_EXEC) === 0) closeSync(fd);
-    } catch (error) {
-      if (!hasErrno(error, 'ENOENT', 'EBADF', 'EACCES')) throw error;
-    }
+  const open = listDescriptors();
+  const ends = (target: string): number => open.filter((one) => one.target === target).length;
+  for (const { fd, target } of open) {
+    const isOwn = /^anon_inode:|^\/dev\/u?random$/.test(target) || (target.startsWith('pipe:') && ends(target) > 1);
+    if (fd > 2 && !keep.includes(fd) && !isOwn) closeSync(fd);
   }
 }
 
-function listDescriptors(): number[] {
+function listDescriptors(): Array<{ fd: number; target: string }> {
   try {
-    return readdirSync('/proc/self/fd').map(Number);
+    return readdirSync('/proc/self/fd').flatMap((name) => {
+      const target = findTarget(name);
+      return target === undefined ? [] : [{ fd: Number(name), target }];
+    });
   } catch (error) {
     if (hasErrno(error, 'ENOENT', 'EACCES')) return [];
+    throw error;
+  }
+}
+
+/** Undefined for the descriptor that the listing itself needed. */
+function findTarget(fd: string): string | undefined {
+  try {
+    return readlinkSync(`/proc/self/fd/${fd}`);
+  } catch (error) {
+    if (hasErrno(error, 'ENOENT', 'EACCES')) return undefined;
     throw error;
   }
 }

@@ -33,6 +33,8 @@ export interface HelloParams {
   token: string;
   client: { name: string; version: string; pid: number };
   cwd?: DirectoryView;
+  /** It will only ask the broker itself, and so keeps nothing up. */
+  control?: boolean;
   /** The marker chain this client inherited, if it descends from a broker's child. */
   marker?: string;
 }

@@ -198,7 +198,7 @@ class Reaping {
 async function askToLeave(record: BrokerRecord, config: Config): Promise<boolean> {
   if (record.phase !== 'serving') return false;
   const [{ dial }, { askShutdown }] = await Promise.all([import('../client/dial.ts'), import('../client/control-calls.ts')]);
-  const dialed = await dial({ record, config, clientName: 'reap' });
+  const dialed = await dial({ record, config, clientName: 'reap', isControl: true });
   if (dialed.kind !== 'ok') return false;
   try {
     await askShutdown(dialed.connection, { reason: 'cwd-gone' });

@@ -77,7 +77,7 @@ async function askUntilHeard(swept: Swept, record: BrokerRecord, broker: Process
 }
 
 async function ask(record: BrokerRecord, config: Config): Promise<Answer | 'unheard'> {
-  const dialed = await dial({ record, config, clientName: 'stop' });
+  const dialed = await dial({ record, config, clientName: 'stop', isControl: true });
   if (dialed.kind === 'closing') return 'agreed';
   if (dialed.kind === 'refused' || dialed.kind === 'silent') return dialed.kind;
   if (dialed.kind !== 'ok') return 'unheard';

@@ -136,7 +136,7 @@ async function ask(record: BrokerRecord, options: SweepOptions): Promise<{ hello
     options.dialMs === undefined ? options.config : { ...options.config, dialMs: options.dialMs, helloMs: options.dialMs };
   // Loaded here: a sweep that finds nobody alive dials nobody.
   const [{ dial }, { askStatus }] = await Promise.all([import('../client/dial.ts'), import('../client/control-calls.ts')]);
-  const dialed = await dial({ record, config, clientName: 'sweep' });
+  const dialed = await dial({ record, config, clientName: 'sweep', isControl: true });
   // One that answers that it is leaving, serves nobody new or speaks another protocol is answering.
   if (dialed.kind === 'closing' || dialed.kind === 'refused') return { hello: 'ok' };
   if (dialed.kind !== 'ok') return { hello: 'none' };

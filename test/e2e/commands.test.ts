@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process';
 import { mkdir, rename, rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import { execa } from 'execa';
 import { describe, expect, it } from 'vitest';
 import { brokerKey, stateLayout } from '../../src/registry/paths.ts';
 import { eventually } from '../support/eventually.ts';
@@ -44,6 +45,27 @@ describe('commands that only look', () => {
     expect(text).toMatch(/why +within its grace, exits in (5\d|60)s/);
     const idle = JSON.parse((await box.cli(['status', '--json'])).stdout);
     expect(Date.parse(idle.exitsAt) - Date.parse(idle.idleSince)).toBeGreaterThan(59_000);
+  });
+
+  it('do not keep a broker up, however often they ask', async () => {
+    const box = await createSandbox({ CWD_BROKER_GRACE_MS: '2000' });
+    await box.cli(['connect', '--', 'true']);
+    const { broker } = await box.servingRecord();
+    const until = performance.now() + 8_000;
+    while (isAlive(broker?.pid as number) && performance.now() < until) await box.cli(['status', '--json']);
+    expect(isAlive(broker?.pid as number)).toBe(false);
+    expect((await box.record())?.end).toMatchObject({ reason: 'idle' });
+  });
+
+  it('end quietly when nobody reads on', async () => {
+    const box = await createSandbox();
+    for (const args of ['ls', 'ls --json', 'help connect', '--help', 'doctor']) {
+      const ran = await execa('sh', ['-c', `"${process.execPath}" "${box.brokerScript}" ${args} | true`], {
+        env: box.env,
+        extendEnv: false,
+      });
+      expect(ran.stderr, args).toBe('');
+    }
   });
 
   it('find the broker of a directory that is gone', async () => {
